@@ -1,0 +1,65 @@
+"""The errors of this package: each names the object it is about, and the remedy.
+
+Every class carries the exit code that the command line ends with.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetError",
+    "CheckpointError",
+    "DataError",
+    "InterruptedTraining",
+    "MLLKMError",
+    "ModelFileError",
+    "ParameterError",
+    "ScratchError",
+]
+
+
+class MLLKMError(Exception):
+    """Base of all errors raised on purpose; `str(error)` is one line with the remedy."""
+
+    exit_code = 1
+
+
+class ParameterError(MLLKMError, ValueError):
+    """A parameter has a value that cannot work."""
+
+    exit_code = 2
+
+
+class DataError(MLLKMError, ValueError):
+    """A data set cannot be read or used for training: file, data set, row and column are named."""
+
+    exit_code = 3
+
+
+class BudgetError(MLLKMError, ValueError):
+    """The memory budget is too small; the least one that works is named."""
+
+    exit_code = 4
+
+
+class ModelFileError(MLLKMError):
+    """A model file is missing, damaged, or of a format that this version cannot read."""
+
+    exit_code = 5
+
+
+class CheckpointError(MLLKMError):
+    """A checkpoint is missing, damaged, or of another training."""
+
+    exit_code = 6
+
+
+class ScratchError(MLLKMError):
+    """The scratch or run folder cannot be written."""
+
+    exit_code = 7
+
+
+class InterruptedTraining(MLLKMError):
+    """Training was interrupted by a signal after its checkpoint was written."""
+
+    exit_code = 130
