@@ -1,0 +1,28 @@
+"""The way in: data on disk, walked chunk by chunk, checked, scaled and projected; converters."""
+
+from mllkm_scale.data.checks import DataSummary, check
+from mllkm_scale.data.converters import ConvertSummary, convert
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.grid import default_chunk_rows, work_dtype
+from mllkm_scale.data.labels import encode_labels
+from mllkm_scale.data.prepared import prepare
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.projection import Projection, fit_projection
+from mllkm_scale.data.scaling import Scaling, fit_scaling
+
+__all__ = [
+    "ConvertSummary",
+    "DataSummary",
+    "Dataset",
+    "Preprocessor",
+    "Projection",
+    "Scaling",
+    "check",
+    "convert",
+    "default_chunk_rows",
+    "encode_labels",
+    "fit_projection",
+    "fit_scaling",
+    "prepare",
+    "work_dtype",
+]

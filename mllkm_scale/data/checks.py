@@ -1,0 +1,82 @@
+"""The pass over the data before training: what cannot be trained on is refused, with its row and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.labels import check_labels
+from mllkm_scale.errors import DataError
+
+__all__ = ["DataSummary", "check"]
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """What one pass over a data set found.
+
+    `classes` and `class_counts` are empty for data without labels; `constant_columns` counts the features
+    that never change.
+    """
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]
+    classes: tuple[Any, ...]
+    class_counts: tuple[int, ...]
+    minimum: float
+    maximum: float
+    constant_columns: int
+
+
+def check(dataset: Dataset) -> DataSummary:
+    """Read all of a data set once, refuse what cannot be trained on, and summarise the rest.
+
+    Raises
+    ------
+    DataError
+        NaN or infinity among the samples; labels that are missing, continuous, of one class or of too many.
+
+    Examples
+    --------
+    >>> summary = check(Dataset.from_arrays([[0.0, 1.0], [2.0, 1.0]], ["no", "yes"]))
+    >>> summary.classes, summary.class_counts, summary.maximum, summary.constant_columns
+    (('no', 'yes'), (1, 1), 2.0, 1)
+    """
+    classes: tuple[Any, ...] = ()
+    counts: tuple[int, ...] = ()
+    if dataset.has_labels:
+        found, occurrences = check_labels(dataset.labels(), dataset.label_name)
+        classes, counts = tuple(found.tolist()), tuple(occurrences.tolist())
+
+    low = np.full(dataset.n_features, np.inf)
+    high = np.full(dataset.n_features, -np.inf)
+    for start, chunk in dataset.chunks():
+        _require_finite(chunk, start, dataset.name)
+        np.minimum(low, chunk.min(axis=0), out=low)
+        np.maximum(high, chunk.max(axis=0), out=high)
+    return DataSummary(
+        n_rows=dataset.n_rows,
+        n_features=dataset.n_features,
+        dtype=dataset.dtype,
+        classes=classes,
+        class_counts=counts,
+        minimum=float(low.min()),
+        maximum=float(high.max()),
+        constant_columns=int(np.count_nonzero(low == high)),
+    )
+
+
+def _require_finite(chunk: NDArray[Any], start: int, name: str) -> None:
+    finite = np.isfinite(chunk)
+    if finite.all():
+        return
+    row, column = np.argwhere(~finite)[0]
+    what = "NaN" if np.isnan(chunk[row, column]) else "infinity"
+    raise DataError(
+        f"{name} has {what} at row {start + row}, column {column} (0-based): remove or replace it, then train"
+    )

@@ -1,0 +1,207 @@
+"""Files of other formats to HDF5, as streams: never more than a few blocks are in memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
+from mllkm_scale.data.converters.idx import convert_idx
+from mllkm_scale.data.converters.libsvm import convert_libsvm
+from mllkm_scale.data.converters.npy import convert_npy
+from mllkm_scale.data.converters.npz import convert_npz
+from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions, Progress, silent
+from mllkm_scale.data.converters.parquet import convert_parquet
+from mllkm_scale.data.converters.streams import is_gzip
+from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.sources import one_line
+from mllkm_scale.errors import DataError, ParameterError
+
+__all__ = ["FORMATS", "ConvertSummary", "convert"]
+
+Converter = Callable[[Path, HDF5Writer, ConvertOptions, Progress], None]
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How a format is converted, which files are of it, and which options it knows."""
+
+    convert: Converter
+    pattern: str
+    options: frozenset[str] = frozenset()
+    gzip: bool = True
+
+
+FORMATS = {
+    "csv": _Format(convert_csv, r"\.csv", frozenset({"label_column", "header"})),
+    "tsv": _Format(convert_tsv, r"\.tsv", frozenset({"label_column", "header"})),
+    "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)"),
+    "npz": _Format(convert_npz, r"\.npz", frozenset({"x", "y"}), gzip=False),
+    "npy": _Format(convert_npy, r"\.npy", frozenset({"y"}), gzip=False),
+    "idx": _Format(convert_idx, r"\.idx|[.-]idx\d-[a-z]+", frozenset({"y"})),
+    "parquet": _Format(convert_parquet, r"\.(parquet|pq)", frozenset({"label_column"}), gzip=False),
+}
+
+
+@dataclass(frozen=True)
+class ConvertSummary:
+    """What a conversion wrote: every array by name, with its shape and type.
+
+    `n_rows` and `n_features` are those of X, 0 if no array has that name; `label_type` is the type of y.
+    """
+
+    source: Path
+    target: Path
+    format: str
+    arrays: dict[str, tuple[tuple[int, ...], str]]
+    n_rows: int
+    n_features: int
+    label_type: str | None
+    size_bytes: int
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    x: str | None = None,
+    y: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    label_column: str | int | None = LAST_COLUMN,
+    header: bool | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> ConvertSummary:
+    """Convert a file to an HDF5 file with the data sets X and y.
+
+    The target appears when all of it is written, and is untouched after an error or an interruption.
+
+    Parameters
+    ----------
+    source, target : path
+        The target ends with .h5 or .hdf5.
+    x : str, optional
+        NPZ: the array that becomes X. All other arrays keep their names.
+    y : str or path, optional
+        NPZ: the array that becomes y. NPY and IDX: the file of the labels.
+    format : {"csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"}, optional
+        By default from the name of the file. CSV, TSV, LIBSVM and IDX files may be packed by gzip.
+    label_column : str or int or None
+        CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
+    header : bool, optional
+        CSV and TSV: whether the first line holds names; detected by default.
+    progress : callable, optional
+        Called as ``progress(done, total)`` after each block, in bytes or rows.
+    overwrite : bool
+        Replace a target that exists.
+
+    Returns
+    -------
+    ConvertSummary
+
+    Raises
+    ------
+    DataError
+        If the source is damaged or holds what cannot be converted; file, line or row, and column are named.
+    ParameterError
+        If the target exists, or an option does not belong to the format.
+    ScratchError
+        If the target cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "pets.csv").write_text("weight,height,kind\\n3.5,25,cat\\n20,60,dog\\n")
+    ...     summary = convert(f"{folder}/pets.csv", f"{folder}/pets.h5")
+    >>> summary.arrays
+    {'X': ((2, 2), 'float64'), 'y': ((2,), 'text')}
+    """
+    origin, goal = Path(source), Path(target).absolute()
+    kind = _format_of(origin) if format is None else format
+    if kind not in FORMATS:
+        raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
+    options = ConvertOptions(x=x, y=y, label_column=label_column, header=header)
+    _require_known_options(kind, options)
+    if goal.suffix.lower() not in (".h5", ".hdf5"):
+        raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
+    _require_readable(origin, kind)
+    if options.y is not None and kind != "npz":
+        _require_readable(Path(options.y), kind)
+    with HDF5Writer(goal, overwrite=overwrite) as writer:
+        try:
+            FORMATS[kind].convert(origin, writer, options, progress or silent)
+        except OSError as error:
+            raise DataError(f"{origin} cannot be read ({one_line(error)}): copy it again") from error
+        arrays = writer.arrays
+        _require_usable(origin, options, arrays)
+    shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
+    label_type = arrays["y"][1] if "y" in arrays else None
+    return ConvertSummary(origin, goal, kind, arrays, shape[0], shape[1], label_type, goal.stat().st_size)
+
+
+def _format_of(source: Path) -> str:
+    name = source.name.lower().removesuffix(".gz")
+    for kind, known in FORMATS.items():
+        if re.search(f"({known.pattern})$", name):
+            return kind
+    raise ParameterError(
+        f"the format of {source} is not clear from its name: name one of {', '.join(FORMATS)}"
+    )
+
+
+def _require_known_options(kind: str, options: ConvertOptions) -> None:
+    given = {
+        "x": options.x is not None,
+        "y": options.y is not None,
+        "label_column": options.label_column != LAST_COLUMN,
+        "header": options.header is not None,
+    }
+    for option, is_given in given.items():
+        if is_given and option not in FORMATS[kind].options:
+            known = ", ".join(sorted(FORMATS[kind].options)) or "no options"
+            raise ParameterError(
+                f"{option} does not belong to the format {kind}, which knows {known}: leave it out"
+            )
+    if isinstance(options.label_column, str) and options.header is False:
+        raise ParameterError(
+            f"label_column={options.label_column!r} needs a header: give its position instead"
+        )
+    if isinstance(options.label_column, bool) or not isinstance(options.label_column, str | int | None):
+        raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
+
+
+def _require_readable(source: Path, kind: str) -> None:
+    if not source.is_file():
+        problem = "is not a file" if source.exists() else "does not exist"
+        raise DataError(f"{source} {problem}: check the path")
+    try:
+        if source.stat().st_size == 0:
+            raise DataError(f"{source} is empty: copy it again")
+        packed = is_gzip(source)
+    except OSError as error:
+        raise DataError(f"{source} cannot be read ({one_line(error)}): change its permissions") from error
+    if packed and not FORMATS[kind].gzip:
+        raise DataError(
+            f"{source} is packed by gzip, which {kind} files cannot be: unpack it first with gunzip"
+        )
+
+
+def _require_usable(
+    source: Path, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]
+) -> None:
+    if not arrays:
+        raise DataError(f"{source} holds no rows: give at least one")
+    if "X" not in arrays:
+        return
+    shape, kind = arrays["X"]
+    if 0 in shape or kind == "text":
+        raise DataError(f"{source} has X of shape {shape} and type {kind}: give rows of numbers")
+    if "y" in arrays and arrays["y"][0][:1] != shape[:1]:
+        labels = arrays["y"][0]
+        raise DataError(
+            f"{source} has X of shape {shape}, but {options.y or 'y'} has shape {labels}: label every row"
+        )

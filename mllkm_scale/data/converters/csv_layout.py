@@ -1,0 +1,118 @@
+"""What the first lines of a CSV file tell: separator, columns, header, and which column is the label."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mllkm_scale.data.converters.options import ConvertOptions
+from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.errors import DataError
+
+__all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "read_layout"]
+
+# Whole numbers below it are exact in float64.
+LARGEST_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class CSVLayout:
+    """Separator, columns, position of the label, and the line that the data begins with, counted from 1."""
+
+    source: Path
+    delimiter: str
+    names: list[str] | None
+    width: int
+    label: int | None
+    first_line: int
+
+    @property
+    def features(self) -> list[int]:
+        """Columns that are not the label."""
+        return [column for column in range(self.width) if column != self.label]
+
+    def place(self, line: int, column: int) -> str:
+        """How a message calls a cell."""
+        name = "" if self.names is None else f" {self.names[column]!r}"
+        return f"{self.source}: line {line}, column {column + 1}{name} (from 1)"
+
+    def cells(self, numbers: Sequence[int], lines: list[str]) -> list[list[str]]:
+        """Cells of each line, quotes removed."""
+        rows = []
+        for number, line in zip(numbers, lines, strict=True):
+            try:
+                rows.append(next(csv.reader([line], delimiter=self.delimiter, strict=True)))
+            except csv.Error as error:
+                raise DataError(
+                    f"{self.source}: line {number} has quotes that do not match ({error}): close them; a cell"
+                    " cannot hold a line break"
+                ) from None
+        return rows
+
+
+def read_layout(source: Path, options: ConvertOptions, delimiter: str | None) -> CSVLayout:
+    """Look at the first two lines that are not blank."""
+    block = next(text_blocks(source), (1, []))[1]
+    lines = [(number, line) for number, line in enumerate(block, 1) if not is_blank(line)][:2]
+    if not lines:
+        raise DataError(f"{source} is empty: give a file with a line per sample")
+    number, line = lines[0]
+    if delimiter is None:
+        delimiter = next((sign for sign in ",;\t" if sign in line), ",")
+    rough = CSVLayout(source, delimiter, None, 0, None, 1)
+    rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
+    first = [cell.strip() for cell in rows[0]]
+    label = _label_position(source, options.label_column, first)
+    header = options.header
+    if header is None:
+        header = isinstance(options.label_column, str) or _looks_like_header(first, rows[1:], label)
+    if header and len(rows) < 2:
+        raise DataError(f"{source} has a header but no rows: give a line per sample")
+    if len(first) == (label is not None):
+        raise DataError(
+            f"{source} has no columns of features, separated by {delimiter!r}: check the separator"
+        )
+    return CSVLayout(source, delimiter, first if header else None, len(first), label, number + bool(header))
+
+
+def _looks_like_header(first: list[str], rest: list[list[str]], label: int | None) -> bool:
+    """A header has no number where features are; or text as its label where the next line has a number."""
+    if not any(is_number(cell) for column, cell in enumerate(first) if column != label):
+        return True
+    if label is None or is_number(first[label]):
+        return False
+    return any(len(row) == len(first) and is_number(row[label]) for row in rest)
+
+
+def _label_position(source: Path, label: str | int | None, first: list[str]) -> int | None:
+    if label is None:
+        return None
+    if isinstance(label, str):
+        if first.count(label) != 1:
+            problem = "twice" if label in first else "not"
+            names = ", ".join(first[:20] + ["..."] * (len(first) > 20))
+            raise DataError(
+                f"{source}: the label column {label!r} is {problem} in the header ({names}): name another"
+            )
+        return first.index(label)
+    if not -len(first) <= label < len(first):
+        raise DataError(
+            f"{source}: there is no column {label} among {len(first)}: count from 0, or -1 for the last"
+        )
+    return label % len(first)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell can be read as a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line holds nothing; tabs may separate empty cells, and count as something."""
+    return not line.strip(" \r\n")

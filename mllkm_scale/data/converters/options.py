@@ -1,0 +1,26 @@
+"""What the user may choose when a file is converted, and how progress is told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["LAST_COLUMN", "ConvertOptions", "Progress", "silent"]
+
+Progress = Callable[[int, int], object]
+LAST_COLUMN = -1
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """Choices of one conversion; see `convert` for what they mean in each format."""
+
+    x: str | None = None
+    y: str | os.PathLike[str] | None = None
+    label_column: str | int | None = LAST_COLUMN
+    header: bool | None = None
+
+
+def silent(done: int, total: int) -> None:
+    """Report nothing."""

@@ -1,0 +1,157 @@
+"""Where conversions end: arrays that grow by blocks, in an HDF5 file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.sources import one_line
+from mllkm_scale.errors import DataError, ParameterError, ScratchError
+from mllkm_scale.units import format_bytes
+
+__all__ = ["HDF5Writer"]
+
+CHUNK_BYTES = 2**20
+MIN_CHUNK_ROWS = 256
+
+
+class HDF5Writer:
+    """Writes to a temporary file beside the target, and renames it when the block ends without an error.
+
+    After an error or Ctrl-C the temporary file is removed and the target is as it was.
+    """
+
+    def __init__(self, target: Path, *, overwrite: bool = False) -> None:
+        self.target = target
+        self.overwrite = overwrite
+        self._partial = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
+        self._file: Any = None
+
+    def __enter__(self) -> Self:
+        if self.target.is_dir():
+            raise ParameterError(f"{self.target} is a folder: name a file such as {self.target / 'train.h5'}")
+        self._require_free_name()
+        if not self.target.parent.is_dir():
+            raise ScratchError(f"the folder {self.target.parent} does not exist: make it first")
+        try:
+            self._file = h5py.File(self._partial, "x")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+            if error is None:
+                self._commit()
+        except OSError as failure:
+            # Closing after an error that is already on its way must not hide it.
+            if error is None:
+                raise self._cannot_write(failure) from failure
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    def restart(self) -> None:
+        """Forget everything written so far."""
+        self._file.close()
+        try:
+            self._file = h5py.File(self._partial, "w")
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def append(self, name: str, block: NDArray[Any]) -> None:
+        """Add rows to the array `name`, which the first block makes."""
+        try:
+            if name not in self._file:
+                self._create(name, block)
+            stored = self._file[name]
+            rows = stored.shape[0]
+            stored.resize(rows + len(block), axis=0)
+            stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def append_labels(self, name: str, block: NDArray[Any]) -> None:
+        """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""
+        kind = block.dtype.kind
+        if kind == "u" and len(block) and int(block.max()) > np.iinfo(np.int64).max:
+            raise DataError(
+                f"{name} has the label {block.max()}, which is too large: number the classes from 0"
+            )
+        if kind == "U" and any("\x00" in text for text in block.tolist()):
+            raise DataError(f"{name} has a label with a NUL character: remove it")
+        self.append(name, block.astype({"f": np.float64, "U": np.str_}.get(kind, np.int64), copy=False))
+
+    def write_scalar(self, name: str, value: NDArray[Any]) -> None:
+        """Write an array without axes."""
+        self._file[name] = value.item() if value.dtype.kind == "U" else value
+
+    def require_space(self, size_bytes: int) -> None:
+        """Refuse before writing what the disk cannot hold."""
+        free_bytes = shutil.disk_usage(self.target.parent).free
+        if free_bytes < size_bytes:
+            raise ScratchError(
+                f"{self.target} would need {format_bytes(size_bytes)}, and its folder has"
+                f" {format_bytes(free_bytes)} free: free space or choose another folder"
+            )
+
+    @property
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and type of every array written, by name."""
+        found: dict[str, tuple[tuple[int, ...], str]] = {}
+
+        def note(name: str, node: Any) -> None:
+            if isinstance(node, h5py.Dataset):
+                text = h5py.check_string_dtype(node.dtype) is not None
+                found[name] = (tuple(node.shape), "text" if text else str(node.dtype))
+
+        self._file.visititems(note)
+        return found
+
+    def _create(self, name: str, block: NDArray[Any]) -> None:
+        text = block.dtype.kind == "U"
+        width = block.shape[1:]
+        if 0 in width:
+            raise DataError(f"{name} has rows of no columns: give at least one feature")
+        row_bytes = max(1, int(np.prod(width, dtype=np.int64)) * (16 if text else block.dtype.itemsize))
+        # A file of few rows gets one chunk of their number, not a chunk of 1 MB.
+        rows = max(1, min(CHUNK_BYTES // row_bytes, max(len(block), MIN_CHUNK_ROWS)))
+        self._file.create_dataset(
+            name,
+            shape=(0, *width),
+            maxshape=(None, *width),
+            chunks=(rows, *width),
+            dtype=h5py.string_dtype() if text else block.dtype,
+        )
+
+    def _commit(self) -> None:
+        with self._partial.open("rb") as file:
+            os.fsync(file.fileno())
+        self._require_free_name()
+        self._partial.replace(self.target)
+        folder = os.open(self.target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _require_free_name(self) -> None:
+        if self.target.exists() and not self.overwrite:
+            raise ParameterError(
+                f"{self.target} exists already: choose another name, or allow it to be overwritten"
+            )
+
+    def _cannot_write(self, error: OSError) -> ScratchError:
+        return ScratchError(
+            f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder"
+        )

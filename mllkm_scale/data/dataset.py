@@ -1,0 +1,238 @@
+"""The data as the training sees it: rows on disk or in memory, walked over a fixed grid of chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.grid import require_chunk_rows, work_dtype
+from mllkm_scale.data.hdf5_source import HDF5Source
+from mllkm_scale.data.labels import as_label_vector
+from mllkm_scale.data.sources import ArraySource, Source
+from mllkm_scale.data.zarr_source import ZarrSource
+from mllkm_scale.errors import DataError, ParameterError
+
+__all__ = ["Dataset"]
+
+
+class Dataset:
+    """A matrix of samples, and their labels, of which only a chunk of rows is ever read at once.
+
+    Make one with `Dataset.open` or `Dataset.from_arrays`. A data set on disk can be pickled: what travels is
+    its path, and the receiving process opens the file itself. Arrays that are handed out may be views of the
+    data: do not write to them.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Shape of the matrix.
+    dtype : numpy.dtype
+        Type as stored.
+    work_dtype : numpy.dtype
+        Type of what is handed out: float32 or float64.
+    path : pathlib.Path or None
+        Where it stands on disk.
+    name : str
+        How messages call it, such as ``train.h5:X``.
+    chunk_rows, n_chunks : int
+        The grid. By default `chunk_rows` follows from `n_features` alone, so that results have the same bits
+        everywhere.
+    has_labels : bool
+        Whether there are labels.
+    buffer_bytes : int
+        Memory that reading a chunk may take beside the chunk itself.
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays(np.arange(10.0).reshape(5, 2), [0, 1, 0, 1, 1], chunk_rows=2)
+    >>> [(start, chunk.tolist()) for start, chunk in data.chunks()][-1]
+    (4, [[8.0, 9.0]])
+    >>> data.rows([3, 0]).tolist()
+    [[6.0, 7.0], [0.0, 1.0]]
+    """
+
+    def __init__(
+        self, x: Source, y: Source | None = None, *, path: Path | None = None, chunk_rows: int | None = None
+    ) -> None:
+        if len(x.shape) != 2:
+            raise DataError(f"{x.name} has shape {x.shape}: it must have two axes, one row per sample")
+        if x.dtype.kind not in "fiub":
+            raise DataError(
+                f"{x.name} has type {x.dtype}: features must be real numbers; encode text as numbers"
+            )
+        self._x = x
+        self._y = y
+        self.path = path
+        self.name = x.name
+        self.dtype = x.dtype
+        self.work_dtype = work_dtype(x.dtype)
+        self.n_rows, self.n_features = (int(size) for size in x.shape)
+        if self.n_rows == 0 or self.n_features == 0:
+            empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
+            raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
+        self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
+        self.n_chunks = -(-self.n_rows // self.chunk_rows)
+        self.has_labels = y is not None
+        self.buffer_bytes = x.buffer_bytes
+        self._remove: Callable[[], object] | None = None
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], x: str = "X", y: str | None = "y", *, chunk_rows: int | None = None
+    ) -> Self:
+        """Open an HDF5 file or a zarr group.
+
+        Parameters
+        ----------
+        path : path
+            An HDF5 file, or the folder of a zarr group.
+        x, y : str
+            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels.
+        chunk_rows : int, optional
+            Rows of a chunk.
+
+        Raises
+        ------
+        DataError
+            If it cannot be read as a matrix; the message says why, and lists the data sets if one is missing.
+
+        Examples
+        --------
+        >>> import tempfile, h5py
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with h5py.File(f"{folder}/train.h5", "w") as file:
+        ...         file["X"] = np.eye(3)
+        ...     with Dataset.open(f"{folder}/train.h5", y=None) as data:
+        ...         data.n_rows, data.n_features, data.name
+        (3, 3, 'train.h5:X')
+        """
+        where = Path(path).absolute()
+        kind = ZarrSource if where.is_dir() else HDF5Source
+        samples: Source = kind(where, x)
+        try:
+            labels = None if y is None else kind(where, y)
+            if labels is not None:
+                labels.close()
+            return cls(samples, labels, path=where, chunk_rows=chunk_rows)
+        except BaseException:
+            samples.close()
+            raise
+
+    @classmethod
+    def from_arrays(
+        cls, X: ArrayLike, y: ArrayLike | None = None, *, chunk_rows: int | None = None, name: str = "X"
+    ) -> Self:
+        """Wrap arrays in memory; they are kept as they are and not copied.
+
+        Examples
+        --------
+        >>> Dataset.from_arrays([[1, 2], [3, 4]]).chunk(0).dtype
+        dtype('float64')
+        """
+        if hasattr(X, "toarray"):
+            raise DataError(
+                f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()"
+            )
+        samples = ArraySource(np.asarray(X), name)
+        labels = None if y is None else ArraySource(np.asarray(y), "y" if name == "X" else f"y of {name}")
+        return cls(samples, labels, chunk_rows=chunk_rows)
+
+    def bounds(self, i: int) -> tuple[int, int]:
+        """First row of chunk `i`, and the row after its last."""
+        if not 0 <= i < self.n_chunks:
+            raise IndexError(f"{self.name} has chunks 0 to {self.n_chunks - 1}, not {i}")
+        start = i * self.chunk_rows
+        return start, min(start + self.chunk_rows, self.n_rows)
+
+    def chunk(self, i: int) -> NDArray[Any]:
+        """Rows of chunk `i` as a C-contiguous array of `work_dtype`."""
+        return self._read(*self.bounds(i))
+
+    def chunks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """First row and rows of each chunk, in order."""
+        for i in range(self.n_chunks):
+            yield self.bounds(i)[0], self.chunk(i)
+
+    def rows(self, indices: ArrayLike) -> NDArray[Any]:
+        """Rows by number, in the order asked for; a row may be asked for several times.
+
+        No more than one chunk is read at once.
+        """
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.dtype.kind not in "iu" and wanted.size):
+            raise ParameterError(
+                f"rows of {self.name} are asked for by a list of integers, not {wanted.dtype}"
+            )
+        out = np.empty((len(wanted), self.n_features), dtype=self.work_dtype)
+        if not len(wanted):
+            return out
+        if wanted.min() < 0 or wanted.max() >= self.n_rows:
+            raise ParameterError(
+                f"{self.name} has rows 0 to {self.n_rows - 1}: {wanted.min()} to {wanted.max()} asked"
+            )
+        order = np.argsort(wanted, kind="stable")
+        ordered = wanted[order].astype(np.int64)
+        edges = np.flatnonzero(np.diff(ordered // self.chunk_rows)) + 1
+        for places, numbers in zip(np.split(order, edges), np.split(ordered, edges), strict=True):
+            first, last = int(numbers[0]), int(numbers[-1])
+            out[places] = self._read(first, last + 1)[numbers - first]
+        return out
+
+    def labels(self) -> NDArray[Any]:
+        """All labels as stored, text decoded, shape (n_rows,)."""
+        if self._y is None:
+            raise DataError(f"{self.name} was opened without labels: name the data set of the labels (y)")
+        length = self._y.shape[0] if self._y.shape else 0
+        if length != self.n_rows:
+            raise DataError(
+                f"{self._y.name} has {length} labels, but {self.name} has {self.n_rows} rows:"
+                " give one label per row"
+            )
+        values = as_label_vector(self._y.read(0, self.n_rows), self._y.name)
+        self._y.close()
+        return values
+
+    @property
+    def label_name(self) -> str:
+        """How messages call the labels."""
+        return "y" if self._y is None else self._y.name
+
+    @property
+    def label_source(self) -> Source | None:
+        """Where the labels come from, to be shared by data sets made of this one."""
+        return self._y
+
+    def remove_on_close(self, remove: Callable[[], object]) -> None:
+        """Call `remove` when this data set, but no copy of it, is closed."""
+        self._remove = remove
+
+    def close(self) -> None:
+        """Close the file; a temporary one (see `prepare`) is removed, any other opens again when read."""
+        self._x.close()
+        if self._y is not None:
+            self._y.close()
+        if self._remove is not None:
+            self._remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_remove": None}
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name}, {self.n_rows} rows, {self.n_features} features, {self.dtype})"
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        return np.ascontiguousarray(self._x.read(start, stop), dtype=self.work_dtype)

@@ -1,0 +1,173 @@
+"""Rows of an HDF5 data set.
+
+The file is opened read-only, once in each process, and only what is stored in the file itself is read: links,
+virtual data sets and external storage would let a file read other files, and are refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
+from mllkm_scale.errors import DataError
+
+__all__ = ["HDF5Source", "find_dataset", "open_hdf5"]
+
+CACHE_BYTES = 8 * 2**20
+LISTED = 20
+
+
+class HDF5Source:
+    """Rows of one data set of an HDF5 file."""
+
+    def __init__(self, path: Path, dataset: str) -> None:
+        self.path = path
+        self.dataset = dataset
+        self.name = f"{path.name}:{dataset}"
+        # The process, its file and its data set; one assignment, so that threads never see half of it.
+        self._handle: tuple[int, Any, Any] | None = None
+        stored = self._open()
+        self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
+        self.dtype = _plain_dtype(stored, self.name)
+        self.buffer_bytes = _buffer_bytes(stored)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop`; text is decoded."""
+        stored = self._stored()
+        try:
+            values = np.asarray(stored[start:stop])
+        except (OSError, RuntimeError) as error:
+            raise DataError(
+                f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the file is"
+                " damaged or a compression filter is missing; copy or convert it again"
+            ) from error
+        return plain_text(values, self.name)
+
+    def close(self) -> None:
+        """Close the file; the next `read` opens it again."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            handle[1].close()
+
+    def _stored(self) -> Any:
+        handle = self._handle
+        if handle is not None and handle[0] == os.getpid():
+            return handle[2]
+        stored = self._open()
+        if tuple(stored.shape) != self.shape or _plain_dtype(stored, self.name) != self.dtype:
+            raise DataError(f"{self.name} has changed since it was opened: open it again")
+        return stored
+
+    def _open(self) -> Any:
+        file = open_hdf5(self.path)
+        try:
+            stored = find_dataset(file, self.dataset, self.path)
+        except BaseException:
+            file.close()
+            raise
+        self._handle = (os.getpid(), file, stored)
+        return stored
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_handle": None}
+
+
+def open_hdf5(path: Path) -> Any:
+    """Open an HDF5 file read-only, without locks where the file system has none."""
+    if not path.exists():
+        raise DataError(
+            f"{path} does not exist: check the path, or make it first: mllkm convert train.csv train.h5"
+        )
+    try:
+        if not path.is_file() or path.stat().st_size == 0:
+            raise DataError(
+                f"{path} is empty or no regular file: make it first: mllkm convert train.csv train.h5"
+            )
+        with path.open("rb"):
+            pass
+        if not h5py.is_hdf5(path):
+            raise DataError(
+                f"{path} is not an HDF5 file: convert it first: mllkm convert {path.name} {path.stem}.h5"
+            )
+        try:
+            return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+        except OSError as error:
+            if "lock file" not in str(error) or error.errno in (errno.EAGAIN, errno.EACCES):
+                raise
+            return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES, locking=False)
+    except OSError as error:
+        if isinstance(error, BlockingIOError):
+            remedy = "another process is writing it; wait for it to end"
+        elif isinstance(error, PermissionError):
+            remedy = "change its permissions"
+        else:
+            remedy = "the file is damaged or cut short; copy or convert it again"
+        raise DataError(f"{path} cannot be opened ({one_line(error)}): {remedy}") from error
+
+
+def find_dataset(file: Any, name: str, path: Path) -> Any:
+    """The data set called `name`, reached over hard links only."""
+    parts = [part for part in name.split("/") if part]
+    node = file
+    for depth, part in enumerate(parts):
+        here = "/".join(parts[: depth + 1])
+        # The low-level calls look at the link itself; the usual ones would follow it.
+        key = part.encode("utf-8")
+        if not isinstance(node, h5py.Group) or part == "." or not node.id.links.exists(key):
+            raise _no_such_dataset(file, name, path)
+        if node.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
+            raise DataError(
+                f"{path.name}:{here} is a soft or external link, which is not followed: store the data itself"
+            )
+        node = node[part]
+    if not parts or not isinstance(node, h5py.Dataset):
+        raise _no_such_dataset(file, name, path)
+    if node.is_virtual:
+        raise DataError(
+            f"{path.name}:{name} is a virtual data set, which is not followed: store the data itself"
+        )
+    if node.external:
+        raise DataError(
+            f"{path.name}:{name} is stored in the external file {node.external[0][0]!r}, which is not read:"
+            " store the data in the file itself"
+        )
+    if node.shape is None:
+        raise DataError(f"{path.name}:{name} is an empty (null) data set: store an array")
+    return node
+
+
+def _no_such_dataset(file: Any, name: str, path: Path) -> DataError:
+    found: list[str] = []
+
+    def note(key: str, node: Any) -> bool | None:
+        if isinstance(node, h5py.Dataset):
+            found.append(key)
+        return True if len(found) == LISTED else None
+
+    file.visititems(note)
+    listing = ", ".join(sorted(found)) or "no data sets"
+    return DataError(f"{path} has no data set {name!r}: it has {listing}; name the one to use")
+
+
+def _plain_dtype(stored: Any, name: str) -> np.dtype[Any]:
+    if h5py.check_string_dtype(stored.dtype) is not None:
+        return np.dtype(np.str_)
+    dtype: np.dtype[Any] = stored.dtype
+    require_plain_dtype(dtype, name)
+    return dtype
+
+
+def _buffer_bytes(stored: Any) -> int:
+    if stored.chunks is None:
+        return 0
+    filtered = stored.id.get_create_plist().get_nfilters() > 0
+    chunk_bytes = int(np.prod(stored.chunks, dtype=np.int64)) * stored.dtype.itemsize
+    # A filtered chunk is held twice, packed and unpacked, even where it is larger than the cache.
+    return CACHE_BYTES + (2 * chunk_bytes if filtered else 0)

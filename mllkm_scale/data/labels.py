@@ -1,0 +1,86 @@
+"""Labels: from what is stored to classes and codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.sources import plain_text, require_plain_dtype
+from mllkm_scale.errors import DataError
+
+__all__ = ["as_label_vector", "check_labels", "encode_labels"]
+
+MAX_CLASSES = 1000
+
+
+def as_label_vector(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """One label a row, as stored: text decoded, a single column flattened."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(f"{name} has shape {values.shape}: labels must be one-dimensional, one per row")
+    values = plain_text(values, name)
+    require_plain_dtype(values.dtype, name)
+    return values
+
+
+def encode_labels(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes in ascending order, and the position of each label among them.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Integers, whole floats, booleans or text.
+
+    Returns
+    -------
+    classes : array of shape (n_classes,)
+    codes : int64 array of shape (n,)
+        ``classes[codes]`` are the labels.
+
+    Examples
+    --------
+    >>> classes, codes = encode_labels(["dog", "cat", "dog"])
+    >>> classes.tolist(), codes.tolist()
+    (['cat', 'dog'], [1, 0, 1])
+    """
+    values = as_label_vector(np.asarray(labels), "labels")
+    classes, codes = np.unique(values, return_inverse=True)
+    return classes, codes.astype(np.int64, copy=False)
+
+
+def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes and how often each occurs; labels that cannot be trained on are refused."""
+    if labels.dtype.kind == "f":
+        _require_whole(labels, name)
+    elif labels.dtype.kind == "U":
+        empty = np.flatnonzero(np.char.str_len(np.char.strip(labels)) == 0)
+        if len(empty):
+            raise DataError(f"{name} is empty at row {empty[0]} (0-based): label every row or remove it")
+    classes, codes = encode_labels(labels)
+    if len(classes) < 2:
+        raise DataError(
+            f"{name} has a single class, {classes[0].item()!r}: training needs at least two classes"
+        )
+    if len(classes) > MAX_CLASSES:
+        raise DataError(
+            f"{name} has {len(classes)} classes, more than {MAX_CLASSES}: merge classes, or check y"
+        )
+    return classes, np.bincount(codes, minlength=len(classes)).astype(np.int64, copy=False)
+
+
+def _require_whole(labels: NDArray[Any], name: str) -> None:
+    unknown = np.flatnonzero(~np.isfinite(labels))
+    if len(unknown):
+        raise DataError(
+            f"{name} is {labels[unknown[0]]} (NaN or infinity) at row {unknown[0]} (0-based):"
+            " label every row or remove it"
+        )
+    broken = np.flatnonzero(labels != np.floor(labels))
+    if len(broken):
+        raise DataError(
+            f"{name} is {labels[broken[0]]} at row {broken[0]} (0-based). Unknown label type: continuous."
+            " Give classes as integers or text"
+        )

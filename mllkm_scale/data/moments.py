@@ -1,0 +1,72 @@
+"""Moments of the columns, gathered chunk by chunk.
+
+Chunks are merged by the update of Chan, Golub and LeVeque, in float64:
+
+    n = n_a + n_b,   delta = mean_b - mean_a
+    mean = mean_a + delta n_b / n
+    M    = M_a + M_b + delta delta' n_a n_b / n
+
+with M = sum (x - mean)(x - mean)', or its diagonal alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import DataError
+
+__all__ = ["Moments"]
+
+
+class Moments:
+    """Count, mean, range and squared deviations of columns; with `cross`, all of the matrix M."""
+
+    def __init__(self, n_features: int, *, cross: bool = False) -> None:
+        self.cross = cross
+        self.count = 0
+        self.mean = np.zeros(n_features)
+        self.low = np.full(n_features, np.inf)
+        self.high = np.full(n_features, -np.inf)
+        self.deviations = np.zeros((n_features, n_features) if cross else n_features)
+
+    def update(self, chunk: NDArray[Any]) -> None:
+        """Merge the rows of a chunk."""
+        values = chunk.astype(np.float64, copy=False)
+        # Overflow ends as a column that is not finite, which `require_finite` names.
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = values.mean(axis=0)
+            centred = values - mean
+            delta = mean - self.mean
+            count = self.count + len(values)
+            weight = self.count * len(values) / count
+            if self.cross:
+                self.deviations += centred.T @ centred
+                self.deviations += np.outer(delta, delta * weight)
+            else:
+                self.deviations += np.einsum("ij,ij->j", centred, centred)
+                self.deviations += delta * delta * weight
+            self.mean += delta * (len(values) / count)
+        self.count = count
+        np.minimum(self.low, values.min(axis=0), out=self.low)
+        np.maximum(self.high, values.max(axis=0), out=self.high)
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Columns that never change."""
+        equal: NDArray[np.bool_] = self.low == self.high
+        return equal
+
+    def require_finite(self, name: str) -> None:
+        """Refuse columns whose moments are not finite, by number."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = self.high - self.low
+        squares = np.diagonal(self.deviations) if self.cross else self.deviations
+        broken = np.flatnonzero(~(np.isfinite(spread) & np.isfinite(squares) & np.isfinite(self.mean)))
+        if len(broken):
+            raise DataError(
+                f"{name}: column {broken[0]} (0-based) has NaN, infinity or values too large to be squared:"
+                " remove or rescale it"
+            )

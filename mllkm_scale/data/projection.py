@@ -1,0 +1,106 @@
+"""Karhunen-Loeve transform (principal components), fitted in one pass over the scaled chunks.
+
+x -> components (x - mean),   rows of components: eigenvectors of the covariance, largest variance first
+"""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.moments import Moments
+from mllkm_scale.data.scaling import Scaling
+from mllkm_scale.errors import ParameterError
+
+__all__ = ["Projection", "fit_projection"]
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A fitted projection.
+
+    Attributes
+    ----------
+    mean : float64 array of shape (d,)
+        Mean of the scaled data.
+    components : float64 array of shape (p, d)
+        Orthonormal rows; the entry of largest absolute value is positive in each.
+    variances : float64 array of shape (p,)
+        Variance (divided by n) of the data along each component.
+    whiten : bool
+        Whether the output is divided by its standard deviation; components without variance are left alone.
+    """
+
+    mean: NDArray[np.float64]
+    components: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    whiten: bool
+
+    def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Projected rows; in their last bits they depend on how many rows are given at once."""
+        projected: NDArray[np.float64] = (X - self.mean) @ self.components.T
+        if self.whiten:
+            projected /= self._deviations()
+        return projected
+
+    def _deviations(self) -> NDArray[np.float64]:
+        rounding = len(self.mean) * np.finfo(np.float64).eps * self.variances.max()
+        return np.where(self.variances > rounding, np.sqrt(self.variances), 1.0)
+
+
+def fit_projection(
+    dataset: Dataset, scaling: Scaling, n_components: int | float, whiten: bool = False
+) -> Projection:
+    """Fit the principal components of the scaled data in one pass.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    scaling : Scaling
+        Applied to every chunk first.
+    n_components : int or float
+        Number of components, 1 to d; or the share of variance to keep, between 0 and 1, both excluded.
+    whiten : bool
+        Divide each component by its standard deviation.
+
+    Examples
+    --------
+    >>> from mllkm_scale.data.scaling import fit_scaling
+    >>> data = Dataset.from_arrays([[0.0, 0.0], [3.0, 4.0], [6.0, 8.0]])
+    >>> projection = fit_projection(data, fit_scaling(data, "none"), n_components=1)
+    >>> projection.components.round(6).tolist()
+    [[0.6, 0.8]]
+    """
+    _require_components(n_components, dataset)
+    moments = Moments(dataset.n_features, cross=True)
+    # The bits of a product depend on the number of BLAS threads.
+    with threadpool_limits(limits=1, user_api="blas"):
+        for _, chunk in dataset.chunks():
+            moments.update(scaling.apply(chunk))
+        moments.require_finite(dataset.name)
+        variances, vectors = np.linalg.eigh(moments.deviations / moments.count)
+    variances = np.maximum(variances[::-1], 0.0)
+    if isinstance(n_components, numbers.Integral):
+        kept = int(n_components)
+    else:
+        gathered = np.cumsum(variances)
+        kept = min(int(np.searchsorted(gathered, n_components * gathered[-1])) + 1, dataset.n_features)
+    components = np.ascontiguousarray(vectors.T[::-1][:kept])
+    peaks = components[np.arange(kept), np.argmax(np.abs(components), axis=1)]
+    components[peaks < 0] *= -1.0
+    return Projection(moments.mean, components, variances[:kept].copy(), bool(whiten))
+
+
+def _require_components(n_components: int | float, dataset: Dataset) -> None:
+    whole = isinstance(n_components, numbers.Integral) and not isinstance(n_components, bool)
+    share = isinstance(n_components, numbers.Real) and not isinstance(n_components, numbers.Integral)
+    if not (whole and 1 <= n_components <= dataset.n_features) and not (share and 0 < n_components < 1):
+        raise ParameterError(
+            f"n_components must be an integer from 1 to {dataset.n_features} (the features of {dataset.name})"
+            f" or a share of variance between 0 and 1, not {n_components!r}"
+        )

@@ -1,0 +1,92 @@
+"""Where rows come from: the protocol that every kind of storage stands behind, and the one for NumPy arrays.
+
+A source answers for one array, of a file or in memory. It hands out rows, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import DataError
+
+__all__ = ["ArraySource", "Source", "one_line", "plain_text", "require_plain_dtype"]
+
+
+class Source(Protocol):
+    """Rows of one array.
+
+    A source can be pickled; what stands on disk is opened again on the other side. Several threads may read.
+    `close` frees the file, and the next `read` opens it again.
+    """
+
+    @property
+    def name(self) -> str:
+        """How messages call it, such as ``train.h5:X``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole array."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """dtype as stored; ``str`` for text."""
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory that a `read` may hold beside its result."""
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop`, which the caller must not write to."""
+
+    def close(self) -> None:
+        """Free the file handle, if there is one."""
+
+
+class ArraySource:
+    """Rows of an array in memory, which is kept and not copied."""
+
+    buffer_bytes = 0
+
+    def __init__(self, values: NDArray[Any], name: str) -> None:
+        self.name = name
+        self._values = values
+        self.shape: tuple[int, ...] = values.shape
+        self.dtype: np.dtype[Any] = values.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop`, as a view."""
+        return self._values[start:stop]
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+
+def require_plain_dtype(dtype: np.dtype[Any], name: str) -> None:
+    """Refuse what is neither a number nor text: compound, complex, date and object types."""
+    if dtype.kind not in "fiubUST":
+        raise DataError(f"{name} has type {dtype}: store plain numbers (or text for labels) instead")
+
+
+def plain_text(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Text however stored (bytes, objects, variable length) as an array of str; other arrays unchanged."""
+    if values.dtype.kind not in "SOT":
+        return values
+    items = values.ravel().tolist()
+    try:
+        texts = [item.decode("utf-8") if isinstance(item, bytes) else item for item in items]
+    except UnicodeDecodeError:
+        raise DataError(f"{name} holds text that is not UTF-8: store it as UTF-8 or as integers") from None
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"{name} holds a {type(text).__name__} at row {row} (0-based): store integers, or text only"
+            )
+    return np.array(texts, dtype=np.str_).reshape(values.shape)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, on one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,117 @@
+"""The restricted problem seen by one class: its working samples against the active kernels.
+
+A block answers the two questions that every weight solver asks (y are the signs, K_m the active kernels):
+
+    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m
+    moments(a)     U, whose column m is y o K_m (a o y), and the quadratic forms q_m
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
+
+__all__ = ["Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "make_block"]
+
+Array = NDArray[Any]
+
+
+class Block(Protocol):
+    """One class of the restricted problem."""
+
+    signs: Array
+
+    def gram(self, weights: Array) -> Array: ...
+
+    def moments(self, duals: Array) -> tuple[Array, Array]: ...
+
+
+class GlobalBlock:
+    """Global kernels: one linear Gram G = X X' serves them all (F2).
+
+    K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
+    term is folded into B <- B - A p / 2, which leaves two products.
+    """
+
+    def __init__(self, kernels: GlobalKernels, X: Array, signs: Array) -> None:
+        self.signs = signs
+        self._X, self._anchors, self._bias = X, kernels.anchors, kernels.local_bias
+        self._G = X @ X.T
+        self._H = kernels.bumps(X)
+        norms = np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias
+        self._B = X @ kernels.anchors.T
+        self._B -= 0.5 * norms
+        self._B *= self._H
+
+    def gram(self, weights: Array) -> Array:
+        used = weights > 0
+        root = np.sqrt(weights[used])
+        A = self._H[:, used] * root
+        M = (self._B[:, used] * root) @ A.T
+        Q = A @ A.T
+        Q *= self._G
+        Q -= M
+        Q -= M.T
+        Q *= self.signs[:, None]
+        Q *= self.signs
+        return Q
+
+    def moments(self, duals: Array) -> tuple[Array, Array]:
+        mass = self._H * (duals * self.signs)[:, None]
+        r = mass.sum(axis=0)
+        V = mass.T @ self._X
+        V -= r[:, None] * self._anchors
+        U = self._X @ V.T
+        U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
+        U *= self._H
+        U *= self.signs[:, None]
+        return U, np.einsum("sd,sd->s", V, V) + self._bias * r * r
+
+
+class FeatureBlock:
+    """Kernels given by explicit features (n, s, p): the component-wise families."""
+
+    def __init__(self, features: Array, signs: Array) -> None:
+        self.signs = signs
+        self._features = features * signs[:, None, None]
+
+    def gram(self, weights: Array) -> Array:
+        used = weights > 0
+        scaled = self._features[:, used] * np.sqrt(weights[used])[:, None]
+        scaled = scaled.reshape(len(scaled), -1)
+        return np.asarray(scaled @ scaled.T)
+
+    def moments(self, duals: Array) -> tuple[Array, Array]:
+        V = np.tensordot(duals, self._features, 1)
+        return np.einsum("isp,sp->is", self._features, V), np.einsum("sp,sp->s", V, V)
+
+
+class MatrixBlock:
+    """Kernels given by their Gram matrices: the generic families of plain MKL."""
+
+    def __init__(self, grams: Sequence[Array], signs: Array) -> None:
+        self.signs = signs
+        self._grams = [K * np.outer(signs, signs) for K in grams]
+
+    def gram(self, weights: Array) -> Array:
+        Q = np.zeros_like(self._grams[0])
+        for weight, K in zip(weights, self._grams, strict=True):
+            if weight > 0:
+                Q += weight * K
+        return Q
+
+    def moments(self, duals: Array) -> tuple[Array, Array]:
+        U = np.stack([K @ duals for K in self._grams], axis=1)
+        return U, duals @ U
+
+
+def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array) -> Block:
+    """The block that suits the family of these kernels."""
+    if isinstance(kernels, GlobalKernels):
+        return GlobalBlock(kernels, X, signs)
+    return FeatureBlock(kernels.features(X), signs)

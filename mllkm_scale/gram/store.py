@@ -1,0 +1,240 @@
+"""Tiles of Gram matrices, made on the fly and kept within a bound in bytes: memory first, then zarr on disk.
+
+In K = G o (A A') - B A' - A B' + A diag(p) A' the linear Gram G = X X' serves every global kernel, and does
+not depend on the kernel weights: its tiles are worth keeping most, and should be asked for first.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.gram.ram import RamTiles, Tile
+from mllkm_scale.gram.statistics import TileStatistics
+
+if TYPE_CHECKING:
+    from mllkm_scale.gram.disk import DiskTiles
+
+__all__ = ["Tile", "TileKey", "TileStore"]
+
+
+class TileKey(NamedTuple):
+    """Name of a tile: row and column in the grid of tiles, and what the grid was made for.
+
+    A generation is, for example, a working set, or a working set with kernel weights: when either changes,
+    its tiles are useless, and `TileStore.retire` forgets them.
+    """
+
+    generation: str
+    row: int
+    column: int
+
+
+class TileStore:
+    """Keeps tiles within a bound in bytes, and makes those that it does not keep.
+
+    Contract:
+
+    - `get` returns what ``make()`` returns, bit for bit, whatever happened to the files on disk.
+    - The tiles held in memory never exceed `ram_bytes`, and the files on disk never exceed `disk_bytes`: room
+      is checked before a tile is taken in. A tile that fits nowhere is returned and not kept ("rejected").
+    - First come stays. A live tile is never evicted for another one; only `retire` and `evict` make room. A
+      cyclic sweep over twice as many tiles as fit has 50 % hits; evicting the least recently used has none.
+    - A new tile goes to memory if it fits there, else to disk. A tile that is read from disk moves to memory
+      if room was made there meanwhile.
+    - A disk that is full, or fails, costs time and one `RuntimeWarning`, never a result.
+    - Thread-safe. ``make()`` runs outside the locks, so two threads may make the same tile; one of the two is
+      kept. One thread at a time reads and writes files; memory hits do not wait for it. A tile that is being
+      made while a generation is retired is not kept.
+
+    Parameters
+    ----------
+    ram_bytes : int
+        Bound on the bytes of the tiles in memory; tiles that only the caller still holds do not count.
+    disk_bytes : int, default=0
+        Bound on the bytes on disk, with the overhead of files and folders; 0 (zarr is not imported) for none.
+    folder : path-like, default=None
+        Where the store makes its own subfolder; needed if `disk_bytes` > 0. Leftovers of stores whose process
+        has died are deleted there, and nothing else. A folder in memory (tmpfs) would defeat the purpose.
+
+    Raises
+    ------
+    ParameterError
+        If a size is not an integer >= 0, or there is a disk quota without a folder.
+    ScratchError
+        If the folder cannot be created, written to or locked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> with TileStore(ram_bytes=100) as store:
+    ...     for sweep in range(3):
+    ...         for row in range(2):
+    ...             tile = store.get(TileKey("G", row, 0), lambda: X @ X.T)
+    ...     store.statistics.ram_hits, store.statistics.misses, store.statistics.ram_bytes
+    (2, 4, 72)
+    """
+
+    def __init__(
+        self, ram_bytes: int, disk_bytes: int = 0, folder: str | PathLike[str] | None = None
+    ) -> None:
+        self._ram: RamTiles[TileKey] = RamTiles(_size("ram_bytes", ram_bytes))
+        self._disk: DiskTiles[TileKey] | None = None
+        if _size("disk_bytes", disk_bytes) > 0:
+            if folder is None:
+                raise ParameterError("disk_bytes > 0 needs a folder for the tiles: give one, or disk_bytes=0")
+            from mllkm_scale.gram.disk import DiskTiles
+
+            self._disk = DiskTiles(disk_bytes, Path(folder))
+        # _lock guards _ram and the counts; _io_lock guards _disk. Who needs both takes _io_lock first.
+        self._lock = threading.Lock()
+        self._io_lock = threading.Lock()
+        self._retirements = 0
+        self._ram_hits = self._disk_hits = self._misses = self._evictions = self._rejected = 0
+
+    def get(self, key: TileKey, make: Callable[[], Tile]) -> Tile:
+        """The tile, read-only; made by ``make()`` if it is nowhere.
+
+        Parameters
+        ----------
+        key : TileKey
+            Name of the tile.
+        make : callable
+            Returns the tile, a matrix of float32 or float64. It is handed over: the array becomes read-only.
+            A view, or an array that is not C-contiguous, is copied.
+        """
+        with self._lock:
+            tile = self._ram.get(key)
+            if tile is not None:
+                self._ram_hits += 1
+                return tile
+            retirements = self._retirements
+        tile = self._read(key)
+        if tile is not None:
+            return tile
+        tile = _handed_over(key, make())
+        kept = self._keep(key, tile, retirements)
+        with self._lock:
+            self._misses += 1
+            self._rejected += not kept
+        return tile
+
+    def evict(self, key: TileKey) -> bool:
+        """Forget one tile; True if it was kept."""
+        with self._io_lock:
+            return self._forget({key}) > 0
+
+    def retire(self, generation: str) -> None:
+        """Forget all tiles of a generation. Its name may be used again; it starts empty."""
+        with self._io_lock:
+            with self._lock:
+                self._retirements += 1
+                keys = {key for key in self._ram if key.generation == generation}
+            if self._disk is not None:
+                keys.update(key for key in self._disk if key.generation == generation)
+            self._forget(keys)
+
+    @property
+    def statistics(self) -> TileStatistics:
+        """Counts so far, also after `close`."""
+        disk = self._disk
+        with self._lock:
+            return TileStatistics(
+                ram_hits=self._ram_hits,
+                disk_hits=self._disk_hits,
+                misses=self._misses,
+                evictions=self._evictions,
+                rejected=self._rejected,
+                corrupt=disk.corrupt if disk is not None else 0,
+                ram_bytes=self._ram.bytes,
+                disk_bytes=disk.bytes if disk is not None else 0,
+                ram_peak_bytes=self._ram.peak_bytes,
+                disk_peak_bytes=disk.peak_bytes if disk is not None else 0,
+            )
+
+    @staticmethod
+    def read_overhead_bytes(tile_bytes: int) -> int:
+        """Memory that a disk tier needs beside `ram_bytes` and the tiles in use, for tiles of `tile_bytes`.
+
+        While zarr reads or writes it holds the tile twice, as a file and as an array. One thread at a time
+        does so, hence this is counted once per store.
+        """
+        return tile_bytes + 4096
+
+    def close(self) -> None:
+        """Forget all tiles and delete their files; `get` still works afterwards, but keeps nothing."""
+        with self._io_lock:
+            with self._lock:
+                self._retirements += 1
+                self._ram.close()
+            if self._disk is not None:
+                self._disk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _read(self, key: TileKey) -> Tile | None:
+        if self._disk is None:
+            return None
+        with self._io_lock:
+            tile = self._disk.get(key)
+            if tile is None:
+                return None
+            tile = _handed_over(key, tile)
+            with self._lock:
+                self._disk_hits += 1
+                moved = self._ram.put(key, tile)
+            if moved:
+                self._disk.discard(key)
+        return tile
+
+    def _keep(self, key: TileKey, tile: Tile, retirements: int) -> bool:
+        with self._lock:
+            if retirements != self._retirements:
+                return False
+            if self._ram.put(key, tile):
+                return True
+        with self._io_lock:
+            if self._disk is None or retirements != self._retirements:
+                return False
+            return self._disk.put(key, tile)
+
+    def _forget(self, keys: set[TileKey]) -> int:
+        on_disk = {key for key in keys if self._disk is not None and self._disk.discard(key)}
+        with self._lock:
+            in_ram = {key for key in keys if self._ram.discard(key)}
+            self._evictions += len(on_disk | in_ram)
+        return len(on_disk | in_ram)
+
+
+def _size(name: str, value: int) -> int:
+    try:
+        size_bytes = operator.index(value)
+    except TypeError:
+        size_bytes = -1
+    if size_bytes < 0 or isinstance(value, bool):
+        raise ParameterError(f"{name} must be an integer >= 0, a number of bytes, not {value!r}")
+    return size_bytes
+
+
+def _handed_over(key: TileKey, tile: Tile) -> Tile:
+    if tile.ndim != 2 or tile.dtype not in (np.float32, np.float64):
+        raise ParameterError(
+            f"tile {key} must be a matrix of float32 or float64, not {tile.ndim}-dimensional of {tile.dtype}"
+        )
+    # A view keeps the whole array alive that it looks at, and that one may still be written to.
+    if not (tile.flags.owndata and tile.flags.c_contiguous):
+        tile = np.array(tile, order="C")
+    tile.setflags(write=False)
+    return tile

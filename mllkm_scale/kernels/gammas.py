@@ -1,0 +1,58 @@
+"""The scales of the bumps: a list, the paper's logarithmic segment, or from the distances of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import gamma_of_half_width
+
+__all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "resolve_gammas"]
+
+Array = NDArray[Any]
+
+HALF_WIDTHS = (0.5, 0.75, 1.0, 1.5, 3.0)
+"""Half-widths of the bumps for ``gammas="auto"``, in median distances of the data."""
+
+
+def logspace(low: float = 0.01, high: float = 10.0, count: int = 10) -> Array:
+    """`count` gammas spread evenly in logarithm over a segment; the paper's is [0.01, 10].
+
+    >>> logspace(0.01, 10, 4).tolist()
+    [0.01, 0.1, 1.0, 10.0]
+    """
+    if not (0 < low <= high and count >= 1):
+        raise ParameterError(f"logspace({low}, {high}, {count}): needs 0 < low <= high and at least one gamma")
+    return np.round(np.geomspace(low, high, count), 12)
+
+
+def auto_gammas(family: Family, X: Array) -> Array:
+    """Gammas whose bumps fall to one half at `HALF_WIDTHS` times the median distance within the sample X."""
+    half = len(X) // 2
+    left, right = X[:half].astype(np.float64), X[half : 2 * half].astype(np.float64)
+    if family.componentwise:
+        distances = np.abs(left - right).ravel()
+    else:
+        distances = np.sqrt(((left[:, None, :] - right[None, :256, :]) ** 2).sum(axis=2)).ravel()
+    distances = distances[distances > 0]
+    if not len(distances):
+        return np.array([1.0])
+    median = float(np.median(distances))
+    return np.array([gamma_of_half_width(family.map, factor * median) for factor in HALF_WIDTHS])
+
+
+def resolve_gammas(gammas: str | float | Iterable[float], family: Family, X: Array) -> Array:
+    """The gammas that the parameter asks for, checked; X is a sample of the prepared data."""
+    if isinstance(gammas, str):
+        if gammas != "auto":
+            raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers or 'auto'")
+        return auto_gammas(family, X)
+    values = np.atleast_1d(np.asarray(gammas, dtype=np.float64))
+    if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
+        raise ParameterError(f"gammas={gammas!r}: every gamma must be a positive finite number")
+    return np.unique(values)

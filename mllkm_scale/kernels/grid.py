@@ -1,0 +1,77 @@
+"""The open set: the grid anchors x gammas, whose kernels are integers and are never all made.
+
+Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
+from mllkm_scale.kernels.maps import MapName
+
+__all__ = ["Family", "KernelGrid", "RowSource"]
+
+Array = NDArray[Any]
+
+
+class RowSource(Protocol):
+    """Rows of a matrix that may lie on disk: by index, and chunk by chunk on a fixed grid."""
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_features(self) -> int: ...
+    def rows(self, indices: Array) -> Array: ...
+    def chunks(self) -> Iterator[tuple[int, Array]]: ...
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of the eight families, with its local bias."""
+
+    map: MapName
+    componentwise: bool = False
+    local_bias: float = 0.0
+
+    def kernels(self, anchors: Array, gammas: Array, scales: Array | None = None) -> LocallyLinearKernels:
+        """The kernels of this family at the given anchors (s, d) and gammas (s,)."""
+        kind = ComponentKernels if self.componentwise else GlobalKernels
+        scales = np.ones(len(gammas)) if scales is None else scales
+        return kind(self.map, anchors, gammas, scales, self.local_bias)
+
+
+@dataclass(frozen=True)
+class KernelGrid:
+    """All candidate kernels: a family over every anchor and every gamma.
+
+    Parameters
+    ----------
+    scales : array (anchors, gammas)
+        Factor of each kernel (its normalisation); 0 excludes the kernel from the open set.
+    """
+
+    family: Family
+    anchors: RowSource
+    gammas: Array
+    scales: Array
+
+    def __len__(self) -> int:
+        return self.anchors.n_rows * len(self.gammas)
+
+    @property
+    def n_open(self) -> int:
+        """How many kernels are candidates (not excluded)."""
+        return int(np.count_nonzero(self.scales))
+
+    def take(self, ids: Array) -> LocallyLinearKernels:
+        """The kernels with these ids, in double precision."""
+        ids = np.asarray(ids, dtype=np.int64)
+        anchor, gamma = np.divmod(ids, len(self.gammas))
+        rows = self.anchors.rows(anchor).astype(np.float64)
+        return self.family.kernels(rows, self.gammas[gamma], self.scales.ravel()[ids])

@@ -1,0 +1,198 @@
+"""Locally linear kernels with given anchors and gammas: feature maps, combined Grams, coefficients, decisions.
+
+    global:          phi_m(x)   = h(|x - c_m|) (x - c_m),          and h(|x - c_m|) sqrt(b)
+    component-wise:  phi_m(x)_l = h(|x_l - c_ml|) (x_l - c_ml),    and mean_l h(|x_l - c_ml|) sqrt(b)
+
+The last component is there when the local bias b is positive. Each kernel k_m(x, z) = <phi_m(x), phi_m(z)> is
+multiplied by its `scale` (the normalisation), so phi_m is multiplied by sqrt(scale).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.maps import MapName, bumps
+
+__all__ = ["ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
+
+Array = NDArray[Any]
+_FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
+
+
+def squared_distances(X: Array, anchors: Array) -> Array:
+    """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors); never negative."""
+    D = X @ anchors.T
+    D *= -2.0
+    D += np.einsum("ij,ij->i", X, X)[:, None]
+    D += np.einsum("ij,ij->i", anchors, anchors)
+    return np.maximum(D, 0.0, out=D)
+
+
+@dataclass(frozen=True)
+class LocallyLinearKernels(ABC):
+    """A list of s kernels: anchors (s, d), gammas (s,), scales (s,), one map and one local bias for all."""
+
+    map: MapName
+    anchors: Array
+    gammas: Array
+    scales: Array
+    local_bias: float
+
+    def __len__(self) -> int:
+        return len(self.gammas)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.anchors.shape[1])
+
+    def take(self, index: Array) -> LocallyLinearKernels:
+        """The kernels at these positions."""
+        return replace(self, anchors=self.anchors[index], gammas=self.gammas[index], scales=self.scales[index])
+
+    @abstractmethod
+    def features(self, X: Array) -> Array:
+        """phi of every kernel, (n, s, d + 1); the last component is zero without a local bias."""
+
+    @abstractmethod
+    def diagonals(self, X: Array) -> Array:
+        """k_m(x_i, x_i), shape (n, s)."""
+
+    @abstractmethod
+    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+        """w_m = beta_m sum_i a_i phi_m(x_i) folded for inference: coef (K, s, d) and local_coef (K, s).
+
+        `signed_duals` is a = alpha y, (n, K); `weights` is beta, (s,) or (K, s). The factors sqrt(scale) and
+        sqrt(b) of phi are in the coefficients already, so that `decide` needs the bumps alone.
+        """
+
+    @abstractmethod
+    def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
+        """f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), shape (n, K); component-wise likewise."""
+
+    @abstractmethod
+    def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
+        """sum_m beta_m k_m(x, z), shape (rows of X, rows of Z)."""
+
+    @abstractmethod
+    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+        """q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j), shape (s,)."""
+
+
+class GlobalKernels(LocallyLinearKernels):
+    """One bump per kernel; everything is made of the matrix of bumps H and products with it (F1, F2)."""
+
+    def bumps(self, X: Array) -> Array:
+        """H (n, s), the scale included: H_im = sqrt(scale_m) h(|x_i - c_m|; gamma_m)."""
+        H = squared_distances(X, self.anchors)
+        bumps(self.map, H, self.gammas, out=H)
+        H *= np.sqrt(self.scales)
+        return H
+
+    def features(self, X: Array) -> Array:
+        H = self.bumps(X)
+        phi = np.empty((*H.shape, self.n_features + 1))
+        np.multiply(H[:, :, None], X[:, None, :] - self.anchors, out=phi[:, :, :-1])
+        np.multiply(H, np.sqrt(self.local_bias), out=phi[:, :, -1])
+        return phi
+
+    def diagonals(self, X: Array) -> Array:
+        D = squared_distances(X, self.anchors)
+        H = bumps(self.map, D.copy(), self.gammas)
+        return self.scales * H * H * (D + self.local_bias)
+
+    def _moments(self, X: Array, signed_duals: Array) -> tuple[Array, Array]:
+        """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
+        H = self.bumps(X)
+        V = np.empty((signed_duals.shape[1], len(self), self.n_features))
+        r = signed_duals.T @ H
+        for k, a in enumerate(signed_duals.T):
+            V[k] = (H * a[:, None]).T @ X - r[k][:, None] * self.anchors
+        return V, r
+
+    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+        V, r = self._moments(X, signed_duals)
+        factors = np.broadcast_to(weights * np.sqrt(self.scales), r.shape)
+        return V * factors[:, :, None], self.local_bias * r * factors
+
+    def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
+        H = bumps(self.map, squared_distances(X, self.anchors), self.gammas)
+        offsets = local_coef - np.einsum("ksd,sd->ks", coef, self.anchors)
+        F = np.empty((len(X), len(coef)))
+        for k in range(len(coef)):
+            inner = X @ coef[k].T
+            inner += offsets[k]
+            F[:, k] = np.einsum("ij,ij->i", H, inner)
+        return F
+
+    def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
+        root = np.sqrt(weights)
+        A, C = self.bumps(X) * root, self.bumps(Z) * root
+        half = 0.5 * (np.einsum("ij,ij->i", self.anchors, self.anchors) + self.local_bias)
+        B, E = A * (X @ self.anchors.T - half), C * (Z @ self.anchors.T - half)
+        return (X @ Z.T) * (A @ C.T) - B @ C.T - A @ E.T
+
+    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+        V, r = self._moments(X, signed_duals)
+        return np.einsum("ksd,ksd->s", V, V) + self.local_bias * np.einsum("ks,ks->s", r, r)
+
+
+class ComponentKernels(LocallyLinearKernels):
+    """One bump per kernel and component; everything is made of the explicit features."""
+
+    def features(self, X: Array) -> Array:
+        phi = np.empty((len(X), len(self), self.n_features + 1))
+        offsets = X[:, None, :] - self.anchors
+        H = bumps(self.map, offsets * offsets, self.gammas[:, None])
+        np.mean(H, axis=2, out=phi[:, :, -1])
+        phi[:, :, -1] *= np.sqrt(self.local_bias)
+        np.multiply(H, offsets, out=phi[:, :, :-1])
+        phi *= np.sqrt(self.scales)[:, None]
+        return phi
+
+    def _blocks(self, X: Array) -> list[slice]:
+        rows = max(1, _FEATURE_BLOCK_BYTES // (8 * len(self) * (self.n_features + 1)))
+        return [slice(start, start + rows) for start in range(0, len(X), rows)]
+
+    def diagonals(self, X: Array) -> Array:
+        phi = [self.features(X[rows]) for rows in self._blocks(X)]
+        return np.concatenate([np.einsum("ijk,ijk->ij", p, p) for p in phi])
+
+    def _moments(self, X: Array, signed_duals: Array) -> Array:
+        """V (K, s, d + 1): sums of a_i phi_m(x_i)."""
+        V = np.zeros((signed_duals.shape[1], len(self), self.n_features + 1))
+        for rows in self._blocks(X):
+            V += np.tensordot(signed_duals[rows].T, self.features(X[rows]), 1)
+        return V
+
+    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+        V = self._moments(X, signed_duals)
+        V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
+        return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
+
+    def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
+        plain = replace(self, scales=np.ones(len(self)), local_bias=1.0)
+        folded = np.concatenate([coef, local_coef[:, :, None]], axis=2).reshape(len(coef), -1)
+        F = np.empty((len(X), len(coef)))
+        for rows in self._blocks(X):
+            phi = plain.features(X[rows])
+            F[rows] = phi.reshape(len(phi), -1) @ folded.T
+        return F
+
+    def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
+        K = np.empty((len(X), len(Z)))
+        for columns in self._blocks(Z):
+            right = self.features(Z[columns]) * weights[:, None]
+            right = right.reshape(len(right), -1)
+            for rows in self._blocks(X):
+                left = self.features(X[rows])
+                K[rows, columns] = left.reshape(len(left), -1) @ right.T
+        return K
+
+    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+        V = self._moments(X, signed_duals)
+        return np.einsum("ksd,ksd->s", V, V)

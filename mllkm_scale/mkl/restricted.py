@@ -1,0 +1,66 @@
+"""The restricted MKL problem: working samples of every class against the active kernels, shared weights.
+
+    min over beta in the simplex, max over 0 <= alpha_k <= C:
+        sum_k 1'alpha_k - 1/2 sum_m beta_m q_m,      q_m = sum_k q_m(alpha_k)
+
+The duals of all classes are one long vector; `slices` says where each class lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.gram.blocks import Block
+
+__all__ = ["Objective", "RestrictedProblem", "Solution"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Primal and dual value at a pair (alpha, beta): primal >= optimum >= dual."""
+
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """Relative duality gap (P - D) / P."""
+        return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a weight solver returns: weights (s,), duals (all classes), and how good they are."""
+
+    weights: Array
+    duals: Array
+    objective: Objective
+    steps: int
+
+
+class RestrictedProblem:
+    """Blocks of the classes and the box [0, C]."""
+
+    def __init__(self, blocks: Sequence[Block], C: float) -> None:
+        self.blocks, self.C = list(blocks), float(C)
+        edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
+        self.slices = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self.n_duals = int(edges[-1])
+
+    def moments(self, duals: Array) -> tuple[Array, Array]:
+        """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes."""
+        parts = [block.moments(duals[part]) for block, part in zip(self.blocks, self.slices, strict=True)]
+        return np.concatenate([U for U, _ in parts]), np.sum([q for _, q in parts], axis=0)
+
+    def objective(self, duals: Array, weights: Array, U: Array, q: Array) -> Objective:
+        """F5 on the restricted problem, with w_m = beta_m v_m(alpha)."""
+        hinge = np.maximum(0.0, 1.0 - U @ weights).sum()
+        primal = 0.5 * (weights @ np.sqrt(np.maximum(q, 0.0))) ** 2 + self.C * hinge
+        return Objective(float(primal), float(duals.sum() - 0.5 * q.max()))

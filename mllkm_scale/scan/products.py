@@ -1,0 +1,74 @@
+"""The scan of a block of anchors: q_m for every gamma, summed over the classes.
+
+    global (F1):     V = (H * a) X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
+                     gamma and class; the distances are shared by all gammas and classes
+    component-wise:  by the explicit features, in blocks
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.locally_linear import squared_distances
+from mllkm_scale.kernels.maps import bumps
+
+__all__ = ["Support", "scan_block"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Support:
+    """The samples with a nonzero dual in some class: rows (n_sv, d) and a = alpha y (n_sv, K)."""
+
+    X: Array
+    signed_duals: Array
+
+    @classmethod
+    def of(cls, X: Array, signed_duals: Array, dtype: np.dtype[Any]) -> Support:
+        return cls(np.ascontiguousarray(X, dtype), np.ascontiguousarray(signed_duals, np.float64))
+
+    def by_class(self) -> list[tuple[Array, Array, Array]]:
+        """For each class: positions of its support vectors, their duals, and their rows."""
+        parts = []
+        for a in self.signed_duals.T:
+            at = np.flatnonzero(a)
+            parts.append((at, a[at].astype(self.X.dtype), self.X[at]))
+        return parts
+
+
+def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:
+    """q (anchors, gammas) in double precision; the products run in the precision of the support."""
+    unscaled = _component_forms if family.componentwise else _global_forms
+    return scales * unscaled(family, anchors.astype(support.X.dtype, copy=False), gammas, support)
+
+
+def _global_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
+    D = squared_distances(anchors, support.X)
+    H = np.empty_like(D)
+    q = np.zeros((len(anchors), len(gammas)))
+    classes = support.by_class()
+    for g, gamma in enumerate(gammas):
+        bumps(family.map, D, D.dtype.type(gamma), out=H)
+        for at, a, X in classes:
+            mass = H * a if len(at) == H.shape[1] else H[:, at] * a
+            r = mass.sum(axis=1)
+            V = mass @ X
+            V -= r[:, None] * anchors
+            q[:, g] += np.einsum("ij,ij->i", V, V)
+            q[:, g] += family.local_bias * r.astype(np.float64) ** 2
+    return q
+
+
+def _component_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
+    X = support.X.astype(np.float64)
+    q = np.empty((len(anchors), len(gammas)))
+    for g, gamma in enumerate(gammas):
+        kernels = family.kernels(anchors.astype(np.float64), np.full(len(anchors), gamma))
+        q[:, g] = kernels.quadratic_forms(X, support.signed_duals)
+    return q

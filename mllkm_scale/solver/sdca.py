@@ -1,0 +1,112 @@
+"""SDCA for one SVM without bias term (the paper's Algorithm 1): one epoch, in the three forms that it can take.
+
+    max over 0 <= alpha <= C:   sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_ij
+
+Each epoch visits the samples in a given order, skips those that cannot move (the early bail-out), and returns the largest
+violation |g| it met among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["epoch_orders", "sdca_epoch", "sdca_epoch_features", "sdca_epoch_local"]
+
+Array = NDArray[Any]
+
+
+def epoch_orders(n: int, epochs: int, *key: int) -> Array:
+    """A random order of the samples for each epoch (epochs, n), keyed by (seed, iteration, ...)."""
+    rng = np.random.default_rng(key)
+    return np.stack([rng.permutation(n) for _ in range(epochs)])
+
+
+@numba.njit(cache=True, nogil=True)
+def _step(output: float, sign: float, dual: float, diagonal: float, C: float) -> tuple[float, float]:
+    """New dual of a sample, and its violation; (dual, 0) if the sample is to be skipped."""
+    g = 1.0 - sign * output
+    if diagonal <= 0.0 or g == 0.0 or (g > 0.0 and dual >= C) or (g < 0.0 and dual <= 0.0):
+        return dual, 0.0
+    return max(0.0, min(dual + g / diagonal, C)), abs(g)
+
+
+@numba.njit(cache=True, nogil=True)
+def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, outputs: Array) -> float:
+    """One epoch on a dense Gram; `duals` and `outputs` (yhat) are changed in place."""
+    worst = 0.0
+    for i in order:
+        new, violation = _step(outputs[i], signs[i], duals[i], gram[i, i], C)
+        worst = max(worst, violation)
+        change = (new - duals[i]) * signs[i]
+        if change != 0.0:
+            duals[i] = new
+            for j in range(len(outputs)):
+                outputs[j] += change * gram[i, j]
+    return worst
+
+
+@numba.njit(cache=True, nogil=True)
+def sdca_epoch_features(
+    features: Array, diagonal: Array, signs: Array, C: float, order: Array, duals: Array, w: Array
+) -> float:
+    """One epoch on explicit features (n, p), the weights of the kernels included; w = sum_i alpha_i y_i phi_i."""
+    worst = 0.0
+    for i in order:
+        output = 0.0
+        for p in range(len(w)):
+            output += features[i, p] * w[p]
+        new, violation = _step(output, signs[i], duals[i], diagonal[i], C)
+        worst = max(worst, violation)
+        change = (new - duals[i]) * signs[i]
+        if change != 0.0:
+            duals[i] = new
+            for p in range(len(w)):
+                w[p] += change * features[i, p]
+    return worst
+
+
+@numba.njit(cache=True, nogil=True)
+def sdca_epoch_local(
+    X: Array,
+    bumps: Array,
+    anchors: Array,
+    bias: float,
+    diagonal: Array,
+    signs: Array,
+    C: float,
+    order: Array,
+    duals: Array,
+    w: Array,
+    local: Array,
+) -> float:
+    """One epoch on the features A_im (x_i - c_m), A_im sqrt(b) of global kernels, which are never stored.
+
+    `bumps` is A (n, s), the weights included; `w` (s, d) and `local` (s,) hold sum_i a_i A_im (x_i - c_m) and
+    sum_i a_i A_im. O(s d) a step, less where a bounded map is zero.
+    """
+    worst = 0.0
+    n_kernels, n_features = w.shape
+    for i in order:
+        output = 0.0
+        for m in range(n_kernels):
+            if bumps[i, m] != 0.0:
+                inner = bias * local[m]
+                for l in range(n_features):
+                    inner += (X[i, l] - anchors[m, l]) * w[m, l]
+                output += bumps[i, m] * inner
+        new, violation = _step(output, signs[i], duals[i], diagonal[i], C)
+        worst = max(worst, violation)
+        change = (new - duals[i]) * signs[i]
+        if change != 0.0:
+            duals[i] = new
+            for m in range(n_kernels):
+                mass = change * bumps[i, m]
+                if mass != 0.0:
+                    local[m] += mass
+                    for l in range(n_features):
+                        w[m, l] += mass * (X[i, l] - anchors[m, l])
+    return worst

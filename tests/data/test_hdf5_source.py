@@ -1,0 +1,158 @@
+"""HDF5 files that are damaged, hostile or incomplete are refused with a message that names the object."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from mllkm_scale.data import Dataset
+from mllkm_scale.errors import DataError
+
+
+def refused(path, message, x="X", y=None):
+    with pytest.raises(DataError, match=message) as caught:
+        Dataset.open(path, x=x, y=y)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_missing_data_set_is_refused_with_the_list_of_those_there_are(write_hdf5):
+    path = write_hdf5(A=np.eye(2), **{"inner/B": np.eye(2)})
+    assert "A, inner/B" in refused(path, "no data set 'X'")
+    assert "A, inner/B" in refused(path, "no data set 'labels'", x="A", y="labels")
+    refused(path, "no data set 'inner'", x="inner")
+    refused(path, "no data set 'A/X'", x="A/X")
+    refused(path, "no data set './A'", x="./A")
+    refused(path, "no data set ''", x="")
+
+
+def test_a_data_set_in_a_group_is_found(write_hdf5):
+    with Dataset.open(write_hdf5(**{"a/b/X": np.eye(2)}), x="/a/b/X", y=None) as data:
+        np.testing.assert_array_equal(data.chunk(0), np.eye(2))
+
+
+def test_files_that_are_no_hdf5_are_refused_with_the_remedy(tmp_path):
+    refused(tmp_path / "none.h5", r"none\.h5 does not exist.*mllkm convert")
+    empty = tmp_path / "empty.h5"
+    empty.touch()
+    refused(empty, r"empty\.h5 is empty")
+    text = tmp_path / "train.csv"
+    text.write_text("1,2,3\n" * 100)
+    refused(text, r"mllkm convert train\.csv train\.h5")
+
+
+def test_a_truncated_file_is_refused(write_hdf5):
+    path = write_hdf5(X=np.zeros((1000, 4)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    refused(path, r"train\.h5 cannot be opened.*cut short")
+
+
+def test_rows_that_cannot_be_unpacked_are_named(tmp_path):
+    path = tmp_path / "train.h5"
+    with h5py.File(path, "w") as file:
+        stored = file.create_dataset(
+            "X", data=np.random.default_rng(0).normal(size=(64, 4)), chunks=(64, 4), compression="gzip"
+        )
+        place = stored.id.get_chunk_info(0)
+    with path.open("r+b") as file:
+        file.seek(place.byte_offset + place.size // 2)
+        file.write(b"\xff" * 40)
+    with (
+        Dataset.open(path, y=None) as data,
+        pytest.raises(DataError, match=r"train\.h5:X: rows 0 to 63 .*damaged"),
+    ):
+        data.chunk(0)
+
+
+def test_soft_and_external_links_are_refused_by_name(tmp_path, write_hdf5):
+    secret = write_hdf5("secret.h5", X=np.eye(2), **{"group/X": np.eye(2)})
+    path = write_hdf5(real=np.eye(2))
+    with h5py.File(path, "r+") as file:
+        file["soft"] = h5py.SoftLink("/real")
+        file["outside"] = h5py.ExternalLink(str(secret), "/X")
+        file["folder"] = h5py.ExternalLink(str(secret), "/group")
+        file["dangling"] = h5py.SoftLink("/nowhere")
+    refused(path, r"train\.h5:soft is a soft or external link", x="soft")
+    refused(path, r"train\.h5:outside is a soft or external link", x="outside")
+    refused(path, r"train\.h5:folder is a soft or external link", x="folder/X")
+    refused(path, r"train\.h5:dangling is a soft or external link", x="dangling")
+    refused(path, r"train\.h5:soft is a soft or external link", x="real", y="soft")
+
+
+def test_virtual_data_sets_are_refused(tmp_path, write_hdf5):
+    secret = write_hdf5("secret.h5", X=np.eye(2))
+    path = tmp_path / "train.h5"
+    with h5py.File(path, "w") as file:
+        layout = h5py.VirtualLayout(shape=(2, 2), dtype="f8")
+        layout[:] = h5py.VirtualSource(str(secret), "X", shape=(2, 2))
+        file.create_virtual_dataset("X", layout)
+    refused(path, r"train\.h5:X is a virtual data set")
+
+
+def test_external_storage_is_refused(tmp_path):
+    raw = tmp_path / "raw.bin"
+    raw.write_bytes(np.eye(2).tobytes())
+    path = tmp_path / "train.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", shape=(2, 2), dtype="f8", external=[(str(raw), 0, h5py.h5f.UNLIMITED)])
+    refused(path, r"train\.h5:X is stored in the external file .*raw\.bin")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((2, 2), dtype=[("a", "f8"), ("b", "f8")]),
+        np.zeros((2, 2), dtype=complex),
+        np.array([["a", "b"]], dtype=h5py.string_dtype()),
+        np.array([[b"a", b"b"]]),
+        h5py.Empty("f8"),
+        np.float64(3.0),
+    ],
+    ids=["compound", "complex", "text", "bytes", "null", "scalar"],
+)
+def test_types_that_are_no_matrix_of_numbers_are_refused(values, write_hdf5):
+    refused(write_hdf5(X=values), r"train\.h5:X")
+
+
+def test_object_references_are_refused_as_labels(tmp_path):
+    path = tmp_path / "train.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.eye(2)
+        file.create_dataset("y", data=[file.ref, file["X"].ref], dtype=h5py.ref_dtype)
+    refused(path, r"train\.h5:y has type object", y="y")
+
+
+def test_a_file_system_without_locks_is_read_without_them(write_hdf5, monkeypatch):
+    path = write_hdf5(X=np.eye(2))
+    real = h5py.File
+
+    def without_locks(*arguments, locking=None, **options):
+        if locking is not False:
+            raise OSError(37, "Unable to open file (unable to lock file, errno = 37)")
+        return real(*arguments, locking=locking, **options)
+
+    monkeypatch.setattr(h5py, "File", without_locks)
+    with Dataset.open(path, y=None) as data:
+        np.testing.assert_array_equal(data.chunk(0), np.eye(2))
+
+
+def test_a_file_that_is_being_written_is_refused(write_hdf5, monkeypatch):
+    path = write_hdf5(X=np.eye(2))
+
+    def locked(*arguments, **options):
+        raise BlockingIOError(11, "Unable to open file (unable to lock file, errno = 11)")
+
+    monkeypatch.setattr(h5py, "File", locked)
+    refused(path, "another process is writing it")
+
+
+def test_the_memory_of_packed_chunks_is_counted(tmp_path):
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file.create_dataset("flat", data=np.zeros((100, 10)))
+        file.create_dataset("packed", data=np.zeros((100, 10)), chunks=(100, 10), compression="gzip")
+    with Dataset.open(tmp_path / "train.h5", x="flat", y=None) as data:
+        assert data.buffer_bytes == 0
+    with Dataset.open(tmp_path / "train.h5", x="packed", y=None) as data:
+        assert data.buffer_bytes == 8 * 2**20 + 2 * 8000
