@@ -17,11 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.gram.store import TileKey, TileStore
-from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
-from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch, sdca_epoch_features, sdca_epoch_local
+from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
-__all__ = ["SVM", "DenseSVM", "FeatureSVM", "SVMSolution", "TiledSVM"]
+__all__ = ["SVM", "DenseSVM", "SVMSolution", "relative_gap", "run_epochs"]
 
 Array = NDArray[Any]
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
@@ -52,7 +50,7 @@ def relative_gap(duals: Array, margins: Array, C: float) -> float:
     return (primal - float(duals.sum()) + 0.5 * norm) / primal if primal > 0 else 0.0
 
 
-def _run_epochs(
+def run_epochs(
     epoch: Callable[[Array], float], state: Callable[[], tuple[Array, Array]], C: float, n: int, tol: float,
     max_epochs: int, key: tuple[int, ...],
 ) -> SVMSolution:
@@ -86,51 +84,4 @@ class DenseSVM:
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
-        return _run_epochs(epoch, state, self._C, len(duals), tol, max_epochs, self._key)
-
-
-class FeatureSVM:
-    """SDCA on explicit features: O(s d) a step, and memory for the bumps alone (global kernels)."""
-
-    def __init__(
-        self, kernels: LocallyLinearKernels, X: Array, signs: Array, C: float, key: tuple[int, ...] = (0,)
-    ) -> None:
-        self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
-
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
-        used = np.flatnonzero(weights)
-        kernels, root = self._kernels.take(used), np.sqrt(weights[used])
-        duals = duals.astype(np.float64, copy=True)
-        mass = duals * self.signs
-        X, signs, C = self._X, self.signs, self._C
-        if isinstance(kernels, GlobalKernels):
-            A = kernels.bumps(X) * root
-            centred = X - 0.0
-            diagonal = kernels.diagonals(X) @ weights[used]
-            local = mass @ A
-            w = (A * mass[:, None]).T @ centred - local[:, None] * kernels.anchors
-
-            def epoch(order: Array) -> float:
-                return float(
-                    sdca_epoch_local(
-                        X, A, kernels.anchors, kernels.local_bias, diagonal, signs, C, order, duals, w, local
-                    )
-                )
-
-            def state() -> tuple[Array, Array]:
-                inner = X @ w.T - np.einsum("sd,sd->s", w, kernels.anchors) + kernels.local_bias * local
-                return duals, signs * np.einsum("is,is->i", A, inner)
-
-        else:
-            phi = kernels.features(X) * root[:, None]
-            phi = phi.reshape(len(phi), -1)
-            diagonal = np.einsum("ij,ij->i", phi, phi)
-            flat = mass @ phi
-
-            def epoch(order: Array) -> float:
-                return float(sdca_epoch_features(phi, diagonal, signs, C, order, duals, flat))
-
-            def state() -> tuple[Array, Array]:
-                return duals, signs * (phi @ flat)
-
-        return _run_epochs(epoch, state, C, len(duals), tol, max_epochs, self._key)
+        return run_epochs(epoch, state, self._C, len(duals), tol, max_epochs, self._key)

@@ -1,0 +1,45 @@
+"""First-order weights: SVMs at fixed weights, then the closed form  beta_m ~ beta_m sqrt(q_m)  (F8).
+
+It asks nothing of the SVMs but their duals, so it works on dense Grams, on tiles and on explicit features; it is what is
+left where the working set is too large for the interior point's factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.mkl.oracle import Oracle
+from mllkm_scale.mkl.restricted import Solution
+
+__all__ = ["alternating_mkl"]
+
+Array = NDArray[Any]
+
+
+def alternating_mkl(
+    oracle: Oracle,
+    weights: Array,
+    tol: float,
+    *,
+    max_steps: int = 200,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Solution:
+    """Alternate from the given weights, made positive, to the relative gap `tol`; returns the best pair seen."""
+    weights = weights / weights.sum() if weights.sum() > 0 else np.zeros_like(weights)
+    weights = 0.5 * weights + (0.5 if weights.any() else 1.0) / len(weights)
+    best: Solution | None = None
+    for step in range(max_steps + 1):
+        now = oracle.evaluate(weights, 0.3 * tol)
+        if best is None or now.objective.gap < best.objective.gap:
+            best = Solution(weights, np.concatenate(now.duals), now.objective, step)
+        if best.objective.gap <= tol or should_stop():
+            break
+        weights = weights * np.sqrt(now.forms)
+        weights[weights < 1e-9 * weights.max()] = 0.0
+        weights = weights / weights.sum()
+    assert best is not None
+    return best

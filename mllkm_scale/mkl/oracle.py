@@ -1,0 +1,64 @@
+"""What the first-order weight solvers ask of the SVMs: J(beta) and its gradient -q / 2, for all classes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.solver.svm import SVM
+
+__all__ = ["Evaluation", "Oracle"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The SVMs solved at given weights: J = sum_k (1'alpha_k - 1/2 sum_m beta_m q_m), duals and forms q."""
+
+    weights: Array
+    duals: list[Array]
+    forms: Array
+    value: float
+    objective: Objective
+    epochs: int
+
+
+class Oracle:
+    """SVMs of all classes, sharing the weights; each evaluation starts from the duals of the one before.
+
+    `forms(k, duals)` are the quadratic forms of all active kernels for class k.
+    """
+
+    def __init__(
+        self, svms: Sequence[SVM], forms: Callable[[int, Array], Array], C: float, max_epochs: int = 1000
+    ) -> None:
+        self._svms, self._forms, self._C, self._max_epochs = list(svms), forms, float(C), max_epochs
+        self.duals = [np.zeros(len(svm.signs)) for svm in svms]
+        self.evaluations = 0
+
+    def evaluate(self, weights: Array, tol: float) -> Evaluation:
+        """Solve the SVMs to the relative gap `tol`, and price every active kernel."""
+        solutions = [
+            svm.solve(weights, duals, tol, self._max_epochs)
+            for svm, duals in zip(self._svms, self.duals, strict=True)
+        ]
+        self.duals = [solution.duals for solution in solutions]
+        self.evaluations += 1
+        q = np.sum([self._forms(k, duals) for k, duals in enumerate(self.duals)], axis=0)
+        total = float(sum(duals.sum() for duals in self.duals))
+        hinge = sum(float(np.maximum(0.0, 1.0 - s.margins).sum()) for s in solutions)
+        primal = 0.5 * float(weights @ np.sqrt(q)) ** 2 + self._C * hinge
+        return Evaluation(
+            weights,
+            self.duals,
+            q,
+            total - 0.5 * float(weights @ q),
+            Objective(primal, total - 0.5 * float(q.max())),
+            sum(s.epochs for s in solutions),
+        )

@@ -1,0 +1,97 @@
+"""The SVM of one class on tiles of its combined Gram, which come from the bounded store (F2, F11).
+
+An epoch walks over the row blocks: SDCA on the diagonal tile, then one product with each tile beside it to bring the
+outputs of the other blocks up to date. The direction of the walk alternates, and the store keeps what came first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.gram.store import TileKey, TileStore
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.solver.sdca import sdca_epoch
+from mllkm_scale.solver.svm import SVMSolution, run_epochs
+
+__all__ = ["TILE_ROWS", "TiledSVM"]
+
+Array = NDArray[Any]
+
+TILE_ROWS = 1024  # 8 MB tiles
+
+
+class TiledSVM:
+    """SDCA on tiles; `name` tells the tiles of this problem from those of another in the same store."""
+
+    def __init__(
+        self,
+        kernels: LocallyLinearKernels,
+        X: Array,
+        signs: Array,
+        C: float,
+        store: TileStore,
+        name: str = "",
+        key: tuple[int, ...] = (0,),
+    ) -> None:
+        self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
+        self._store, self._name, self._generation = store, name, ""
+        self._blocks = [slice(i, min(i + TILE_ROWS, len(X))) for i in range(0, len(X), TILE_ROWS)]
+
+    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+        self._renew(weights)
+        duals = duals.astype(np.float64, copy=True)
+        outputs = np.zeros(len(duals))
+        for i, block in enumerate(self._blocks):
+            self._spread(weights, i, duals[block] * self.signs[block], outputs)
+        forward = True
+
+        def epoch(order: Array) -> float:
+            nonlocal forward
+            worst = 0.0
+            numbers = range(len(self._blocks))
+            for i in numbers if forward else reversed(numbers):
+                block = self._blocks[i]
+                local = order[(order >= block.start) & (order < block.stop)] - block.start
+                before, shadow = duals[block].copy(), outputs[block].copy()
+                tile = self._tile(weights, i, i)
+                worst = max(worst, sdca_epoch(tile, self.signs[block], self._C, local, duals[block], shadow))
+                self._spread(weights, i, (duals[block] - before) * self.signs[block], outputs)
+            forward = not forward
+            return worst
+
+        def state() -> tuple[Array, Array]:
+            return duals, self.signs * outputs
+
+        return run_epochs(epoch, state, self._C, len(duals), tol, max_epochs, self._key)
+
+    def close(self) -> None:
+        """Forget the tiles of this problem."""
+        self._store.retire(self._generation)
+
+    def _renew(self, weights: Array) -> None:
+        generation = f"{self._name}/{hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()[:16]}"
+        if generation != self._generation:
+            self._store.retire(self._generation)
+            self._generation = generation
+
+    def _tile(self, weights: Array, i: int, j: int) -> Array:
+        def make() -> Array:
+            used = np.flatnonzero(weights)
+            kernels = self._kernels.take(used)
+            return kernels.combined_gram(weights[used], self._X[self._blocks[i]], self._X[self._blocks[j]])
+
+        return self._store.get(TileKey(self._generation, i, j), make)
+
+    def _spread(self, weights: Array, i: int, mass: Array, outputs: Array) -> None:
+        """outputs += K[:, block i] mass, tile by tile; only the lower triangle of tiles is ever made."""
+        if not mass.any():
+            return
+        for j, block in enumerate(self._blocks):
+            if j >= i:
+                outputs[block] += self._tile(weights, j, i) @ mass
+            else:
+                outputs[block] += self._tile(weights, i, j).T @ mass
