@@ -1,0 +1,8 @@
+"""The command line: `mllkm demo | convert | plan | train | predict | evaluate | inspect`, one file a command.
+
+The numerical modules are imported inside the commands, so that help and usage errors come at once.
+"""
+
+from mllkm_scale.cli.app import cli, main
+
+__all__ = ["cli", "main"]

@@ -2,7 +2,7 @@
 
 A block answers the two questions that every weight solver asks (y are the signs, K_m the active kernels):
 
-    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m
+    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all columns or some of them
     moments(a)     U, whose column m is y o K_m (a o y), and the quadratic forms q_m
 """
 
@@ -19,6 +19,7 @@ from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKerne
 __all__ = ["Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "make_block"]
 
 Array = NDArray[Any]
+ALL = slice(None)
 
 
 class Block(Protocol):
@@ -26,7 +27,7 @@ class Block(Protocol):
 
     signs: Array
 
-    def gram(self, weights: Array) -> Array: ...
+    def gram(self, weights: Array, columns: slice = ALL) -> Array: ...
 
     def moments(self, duals: Array) -> tuple[Array, Array]: ...
 
@@ -35,7 +36,7 @@ class GlobalBlock:
     """Global kernels: one linear Gram G = X X' serves them all (F2).
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
-    term is folded into B <- B - A p / 2, which leaves two products.
+    term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
     """
 
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array) -> None:
@@ -48,18 +49,17 @@ class GlobalBlock:
         self._B -= 0.5 * norms
         self._B *= self._H
 
-    def gram(self, weights: Array) -> Array:
+    def gram(self, weights: Array, columns: slice = ALL) -> Array:
         used = weights > 0
-        root = np.sqrt(weights[used])
-        A = self._H[:, used] * root
-        M = (self._B[:, used] * root) @ A.T
-        Q = A @ A.T
-        Q *= self._G
-        Q -= M
-        Q -= M.T
+        A, B = self._H[:, used], self._B[:, used]
+        right, B_right = A[columns] * weights[used], B[columns] * weights[used]
+        Q = A @ right.T
+        Q *= self._G[:, columns]
+        Q -= B @ right.T
+        Q -= A @ B_right.T
         Q *= self.signs[:, None]
-        Q *= self.signs
-        return Q
+        Q *= self.signs[columns]
+        return np.asarray(Q)
 
     def moments(self, duals: Array) -> tuple[Array, Array]:
         mass = self._H * (duals * self.signs)[:, None]
@@ -80,15 +80,16 @@ class FeatureBlock:
         self.signs = signs
         self._features = features * signs[:, None, None]
 
-    def gram(self, weights: Array) -> Array:
+    def gram(self, weights: Array, columns: slice = ALL) -> Array:
         used = weights > 0
-        scaled = self._features[:, used] * np.sqrt(weights[used])[:, None]
-        scaled = scaled.reshape(len(scaled), -1)
-        return np.asarray(scaled @ scaled.T)
+        left = self._features[:, used]
+        right = left[columns] * weights[used][:, None]
+        return np.asarray(left.reshape(len(left), -1) @ right.reshape(len(right), -1).T)
 
     def moments(self, duals: Array) -> tuple[Array, Array]:
         V = np.tensordot(duals, self._features, 1)
-        return np.einsum("isp,sp->is", self._features, V), np.einsum("sp,sp->s", V, V)
+        U: Array = np.einsum("isp,sp->is", self._features, V)
+        return U, np.einsum("sp,sp->s", V, V)
 
 
 class MatrixBlock:
@@ -98,11 +99,11 @@ class MatrixBlock:
         self.signs = signs
         self._grams = [K * np.outer(signs, signs) for K in grams]
 
-    def gram(self, weights: Array) -> Array:
-        Q = np.zeros_like(self._grams[0])
+    def gram(self, weights: Array, columns: slice = ALL) -> Array:
+        Q = np.zeros_like(self._grams[0][:, columns])
         for weight, K in zip(weights, self._grams, strict=True):
             if weight > 0:
-                Q += weight * K
+                Q += weight * K[:, columns]
         return Q
 
     def moments(self, duals: Array) -> tuple[Array, Array]:

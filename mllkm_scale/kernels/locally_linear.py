@@ -71,6 +71,13 @@ class LocallyLinearKernels(ABC):
         """
 
     @abstractmethod
+    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+        """<phi_m(x), v_m> with v_m = sum_i a_i phi_m(x_i) over the support, shape (K, rows of X, s).
+
+        It is the function that kernel m would add to the classifier: two kernels with parallel responses are doubles.
+        """
+
+    @abstractmethod
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
         """f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), shape (n, K); component-wise likewise."""
 
@@ -111,13 +118,19 @@ class GlobalKernels(LocallyLinearKernels):
         V = np.empty((signed_duals.shape[1], len(self), self.n_features))
         r = signed_duals.T @ H
         for k, a in enumerate(signed_duals.T):
-            V[k] = (H * a[:, None]).T @ X - r[k][:, None] * self.anchors
+            at = np.flatnonzero(a)
+            V[k] = (H[at] * a[at, None]).T @ X[at] - r[k][:, None] * self.anchors
         return V, r
 
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         V, r = self._moments(X, signed_duals)
         factors = np.broadcast_to(weights * np.sqrt(self.scales), r.shape)
         return V * factors[:, :, None], self.local_bias * r * factors
+
+    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+        V, r = self._moments(support, signed_duals)
+        offsets = self.local_bias * r - np.einsum("ksd,sd->ks", V, self.anchors)
+        return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
         H = bumps(self.map, squared_distances(X, self.anchors), self.gammas)
@@ -173,6 +186,11 @@ class ComponentKernels(LocallyLinearKernels):
         V = self._moments(X, signed_duals)
         V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
         return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
+
+    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+        V = self._moments(support, signed_duals)
+        parts = [np.einsum("nsp,ksp->kns", self.features(X[rows]), V, optimize=True) for rows in self._blocks(X)]
+        return np.concatenate(parts, axis=1)
 
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
         plain = replace(self, scales=np.ones(len(self)), local_bias=1.0)

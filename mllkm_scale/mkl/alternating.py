@@ -26,17 +26,18 @@ def alternating_mkl(
     tol: float,
     *,
     max_steps: int = 200,
-    should_stop: Callable[[], bool] = lambda: False,
+    poll: Callable[[], None] = lambda: None,
 ) -> Solution:
     """Alternate from the given weights, made positive, to the relative gap `tol`; returns the best pair seen."""
     weights = weights / weights.sum() if weights.sum() > 0 else np.zeros_like(weights)
     weights = 0.5 * weights + (0.5 if weights.any() else 1.0) / len(weights)
     best: Solution | None = None
     for step in range(max_steps + 1):
+        poll()
         now = oracle.evaluate(weights, 0.3 * tol)
         if best is None or now.objective.gap < best.objective.gap:
             best = Solution(weights, np.concatenate(now.duals), now.objective, step)
-        if best.objective.gap <= tol or should_stop():
+        if best.objective.gap <= tol:
             break
         weights = weights * np.sqrt(now.forms)
         weights[weights < 1e-9 * weights.max()] = 0.0

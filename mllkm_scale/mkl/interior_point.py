@@ -23,6 +23,8 @@ __all__ = ["Iterate", "interior_point"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
+_NEGLIGIBLE = 1e-8  # of the largest weight: a kernel below it is left out of the Gram, not of the rows
+_PANEL = 384  # columns of a Gram that one task makes
 _RIDGE = 1e-10  # of the mean diagonal, added to each Gram: features may be linearly dependent
 
 
@@ -54,18 +56,19 @@ def interior_point(
     *,
     max_steps: int = 80,
     start: Iterate | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
+    poll: Callable[[], None] = lambda: None,
 ) -> Solution:
     """Solve the restricted problem to the relative gap `tol` (sensible down to 1e-7)."""
     point = start or cold_start(problem)
     U, q = problem.moments(point.duals)
     best: Solution | None = None
     for step_number in range(max_steps + 1):
+        poll()
         weights = point.weights / point.weights.sum()
         objective = problem.objective(point.duals, weights, U, q)
         if best is None or objective.gap < best.objective.gap:
             best = Solution(weights, point.duals, objective, step_number)
-        if objective.gap <= tol or step_number == max_steps or should_stop():
+        if objective.gap <= tol or step_number == max_steps:
             break
         try:
             newton = Newton(problem, point, U, q)
@@ -116,6 +119,10 @@ def _ratio(value: Array, change: Array) -> float:
     return min(1.0, float((-value[down] / change[down]).min())) if down.any() else 1.0
 
 
+def _panels(n: int) -> list[slice]:
+    return [slice(start, min(start + _PANEL, n)) for start in range(0, n, _PANEL)]
+
+
 class Newton:
     """The linearised optimality conditions at a point, factored once and solved for several right-hand sides."""
 
@@ -124,22 +131,53 @@ class Newton:
         self.room = problem.C - point.duals
         self.ratio = point.weights / point.slacks
         diagonal = point.lower / point.duals + point.upper / self.room
-        self.factors, Y = [], np.empty_like(U)
-        for block, part in zip(problem.blocks, problem.slices, strict=True):
-            Q = block.gram(point.weights)
-            Q[np.diag_indices_from(Q)] += diagonal[part] + _RIDGE * np.trace(Q) / len(Q)
-            L = cholesky(Q, lower=True, overwrite_a=True, check_finite=False)
-            Y[part] = solve_triangular(L, U[part], lower=True, check_finite=False)
-            self.factors.append(L)
-        schur = Y.T @ Y
+        self.factors = self._factor(diagonal)
+        self.Y = self._forward(U)
+        schur = self._self_product(self.Y)
         schur[np.diag_indices_from(schur)] += 1.0 / self.ratio
-        self.Y, self.schur = Y, cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
+        self.schur = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
         self.U_ratio = U @ self.ratio
         self.inverse_U_ratio = self.inverse(self.U_ratio)
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
         self.residual_duals = U @ point.weights - 1.0 - point.lower + point.upper
         self.residual_level = 1.0 - point.weights.sum()
         self.barrier = self._complementarity(point) / (len(q) + 2 * len(U))
+
+    def _factor(self, diagonal: Array) -> list[Array]:
+        """Cholesky factors of A_k = Q_k(beta) + diag: the Grams in panels of columns, then one factor a class."""
+        problem, weights = self.problem, self.point.weights
+        weights = np.where(weights < _NEGLIGIBLE * weights.max(), 0.0, weights)
+        grams = [np.empty((len(block.signs),) * 2, order="F") for block in problem.blocks]
+        panels = [(k, columns) for k, Q in enumerate(grams) for columns in _panels(len(Q))]
+
+        def fill(task: tuple[int, slice]) -> None:
+            k, columns = task
+            grams[k][:, columns] = problem.blocks[k].gram(weights, columns)
+
+        def factor(k: int) -> Array:
+            Q = grams[k]
+            Q[np.diag_indices_from(Q)] += diagonal[problem.slices[k]] + _RIDGE * np.trace(Q) / len(Q)
+            return np.asarray(cholesky(Q, lower=True, overwrite_a=True, check_finite=False))
+
+        problem.team.run(fill, panels)
+        return problem.team.run(factor, range(len(grams)))
+
+    def _forward(self, U: Array) -> Array:
+        """Y_k = L_k^-1 U_k."""
+        slices, Y = self.problem.slices, np.empty_like(U)
+
+        def solve(task: tuple[int, slice]) -> None:
+            k, columns = task
+            right = U[slices[k], columns]
+            Y[slices[k], columns] = solve_triangular(self.factors[k], right, lower=True, check_finite=False)
+
+        panels = _panels(U.shape[1])
+        self.problem.team.run(solve, [(k, columns) for k in range(len(slices)) for columns in panels])
+        return Y
+
+    def _self_product(self, Y: Array) -> Array:
+        """Y' Y in panels of columns."""
+        return np.concatenate(self.problem.team.run(lambda c: Y.T @ Y[:, c], _panels(Y.shape[1])), axis=1)
 
     def inverse(self, right: Array) -> Array:
         """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, by Woodbury."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.gram.blocks import Block
+from mllkm_scale.team import Team
 
 __all__ = ["Objective", "RestrictedProblem", "Solution"]
 
@@ -46,17 +47,17 @@ class Solution:
 
 
 class RestrictedProblem:
-    """Blocks of the classes and the box [0, C]."""
+    """Blocks of the classes, the box [0, C], and the team that works on them."""
 
-    def __init__(self, blocks: Sequence[Block], C: float) -> None:
-        self.blocks, self.C = list(blocks), float(C)
+    def __init__(self, blocks: Sequence[Block], C: float, team: Team | None = None) -> None:
+        self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         self.n_duals = int(edges[-1])
 
     def moments(self, duals: Array) -> tuple[Array, Array]:
         """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes."""
-        parts = [block.moments(duals[part]) for block, part in zip(self.blocks, self.slices, strict=True)]
+        parts = self.team.run(lambda k: self.blocks[k].moments(duals[self.slices[k]]), range(len(self.blocks)))
         return np.concatenate([U for U, _ in parts]), np.sum([q for _, q in parts], axis=0)
 
     def objective(self, duals: Array, weights: Array, U: Array, q: Array) -> Objective:

@@ -1,6 +1,6 @@
 """SequentialMKL with two working sets (F6): the outer loop of training.
 
-Each round solves MKL on working samples x active kernels, checks all samples (margins) and all kernels of the open set
+Each round solves MKL on working samples x active kernels, checks all samples (the margins) and all kernels of the open set
 (the scan), and thereby certifies a relative duality gap for the problem with ALL samples and ALL kernels (F5):
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
@@ -21,12 +21,16 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
-from mllkm_scale.mkl.restricted import Objective, Solution
+from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.mkl.diversity import diverse
+from mllkm_scale.mkl.restricted import Solution
 from mllkm_scale.scan.local import ScanResult
 
-__all__ = ["Certificate", "InnerSolver", "Scanner", "SequentialMKL", "Settings", "State"]
+__all__ = ["InnerSolver", "Scanner", "SequentialMKL", "Settings", "State"]
 
 Array = NDArray[Any]
+
+_LOOSEST, _TIGHTEST = 3e-2, 1e-8  # bounds of the inner tolerance
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,18 @@ class Settings:
 
     C: float = 1.0
     tol: float = 0.01
-    max_kernels: int | None = None
-    max_rounds: int | None = None
-    insertions: int = 100  # kernels inserted a round, at most
-    first_samples: int = 200  # working samples of a class in the first round
-    margin: float = 1.1  # samples beyond it leave the working set
     seed: int = 0
+    insertions: int = 100  # kernels inserted in a round, at most
+    candidates: int = 1000  # violators looked at to choose them from
+    first_samples: int = 200  # working samples of a class in the first round
+    margin: float = 1.1  # samples with y f(x) beyond it leave the working set
+    witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared
+    near: float = 0.02  # a kernel of zero weight stays while its q is so near to the largest
+
+    @property
+    def negligible(self) -> float:
+        """Weights and duals below this share of the largest possible count as zero."""
+        return min(1e-4, 1e-2 * self.tol)
 
 
 @dataclass(frozen=True)
@@ -52,21 +62,25 @@ class State:
     weights: Array  # (s,)
     working: Array  # (n, K) bool: the working samples of each class
     duals: Array  # (n, K)
-    gap: float  # certified by the last round
+    inner_tol: float  # relative gap to which the next round solves the restricted problem
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing is left to insert and rounding forbids a tighter solution."""
+        return self.inner_tol < _TIGHTEST
 
 
 @dataclass(frozen=True)
-class Certificate(Objective):
-    """What a round proved, and what it saw on the way."""
+class _Seen:
+    """What a round sees of its solution when it looks at all samples and all kernels."""
 
-    n_open: int
-    n_active: int
-    n_support: int
-    n_violating_samples: int
-    n_violating_kernels: int
-    inner_gap: float
-    inner_steps: int
-    solve_s: float
+    support: Array  # rows of the samples with a nonzero dual in some class
+    signed_duals: Array  # a = alpha y of these samples (n_sv, K)
+    margins: Array  # y f(x) of all samples (n, K)
+    norm: float  # sum_m |w_m|
+    scan: ScanResult  # of the open set
+    active_forms: Array  # q of the active kernels
+    threshold: float  # the largest q among the kernels with a weight: what an open kernel must exceed to violate
     margins_s: float
     scan_s: float
 
@@ -78,7 +92,7 @@ class Scanner(Protocol):
 
 
 class InnerSolver(Protocol):
-    """Solves MKL restricted to given rows of each class and given kernels."""
+    """Solves MKL restricted to given kernels, and to given rows of each class; warm-started where that helps."""
 
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
@@ -86,7 +100,7 @@ class InnerSolver(Protocol):
 
 
 class SequentialMKL:
-    """The outer loop; `rounds` yields the state and certificate after each round."""
+    """The outer loop on data (n, d), signs (n, K) and a grid of kernels."""
 
     def __init__(
         self,
@@ -96,134 +110,145 @@ class SequentialMKL:
         scanner: Scanner,
         inner: InnerSolver,
         settings: Settings,
+        poll: Callable[[], None] = lambda: None,
     ) -> None:
         self.data, self.signs, self.grid = data, signs, grid
-        self.scanner, self.inner, self.settings = scanner, inner, settings
+        self.scanner, self.inner, self.settings, self.poll = scanner, inner, settings, poll
 
     def rounds(self, state: State | None = None) -> Iterator[tuple[State, Certificate]]:
-        """Algorithm 2 on two working sets, until the certified gap is at most `tol`."""
+        """Algorithm 2 on two working sets; ends when the certified gap is at most `tol`, or nothing helps any more.
+
+        The state after each round holds the weights and duals that its certificate is about; kernels inserted
+        for the next round have weight zero. `poll` is called often and may raise to interrupt a round.
+        """
         state = state or self.start()
         while True:
-            started = time.perf_counter()
-            state, solution = self.solve_active(state)
-            solved = time.perf_counter()
-            margins = self.margins(state)
-            passed = time.perf_counter()
-            scan = self.scan_open(state)
-            certificate = self.certify(state, margins, scan, solution, (solved - started, passed - solved))
-            state = replace(state, round=state.round + 1, gap=certificate.gap)
-            following = self.insert(self.drop(state, scan), margins, scan)
-            yield following, certificate
-            if certificate.gap <= self.settings.tol:
+            state, certificate = self.round(state)
+            yield state, certificate
+            if certificate.gap <= self.settings.tol or state.stalled:
                 return
-            state = following
+
+    def round(self, state: State) -> tuple[State, Certificate]:
+        started = time.perf_counter()
+        solved, solution = self.solve_active(state)
+        solve_s = time.perf_counter() - started
+        seen = self.look(solved)
+        certificate = self.certify(solved, seen, solution, solve_s)
+        following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen), seen)
+        inserted = np.isin(following.active, state.active, invert=True).any()
+        grew = inserted or bool((following.working & ~state.working).any())
+        tol = self.next_tolerance(state.inner_tol, certificate.gap, grew)
+        return replace(following, round=state.round + 1, inner_tol=tol), certificate
 
     def start(self) -> State:
-        """Working samples at random, half of each sign; the kernels that separate their means best."""
+        """Working samples at random, half of each sign; the kernels that tell the means of the signs apart."""
         settings, (n, K) = self.settings, self.signs.shape
-        working = np.zeros((n, K), dtype=bool)
-        duals = np.zeros((n, K))
+        working, duals = np.zeros((n, K), dtype=bool), np.zeros((n, K))
         for k in range(K):
             rng = np.random.default_rng([settings.seed, 0, k])
             for sign in (1.0, -1.0):
-                rows = np.flatnonzero(self.signs[:, k] == sign)
-                chosen = rng.permutation(rows)[: max(1, settings.first_samples // 2)]
-                working[chosen, k] = True
-                duals[chosen, k] = min(1.0, settings.C) / len(chosen)
-        nothing = np.empty(0)
-        state = State(0, nothing.astype(np.int64), nothing, working, duals, np.inf)
-        return self.insert_kernels(state, self.scan_open(state), threshold=0.0)
+                rows = rng.permutation(np.flatnonzero(self.signs[:, k] == sign))
+                rows = rows[: max(1, settings.first_samples // 2)]
+                working[rows, k] = True
+                duals[rows, k] = settings.C / max(1, len(rows))
+        state = State(0, np.empty(0, np.int64), np.empty(0), working, duals, _LOOSEST)
+        return self.insert_kernels(state, self.look(state))
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
-        """MKL on working samples x active kernels; what is negligible in its solution becomes zero."""
-        settings = self.settings
-        tol = np.clip(0.1 * state.gap, 0.2 * settings.tol, 3e-2)
+        """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
         rows = [np.flatnonzero(column) for column in state.working.T]
         before = [state.duals[r, k] for k, r in enumerate(rows)]
-        solution = self.inner(self.grid.take(state.active), state.weights, rows, before, float(tol))
-        weights = np.where(solution.weights < 1e-4 * solution.weights.max(), 0.0, solution.weights)
-        weights /= weights.sum()
-        duals = np.zeros_like(state.duals)
-        start = 0
-        for k, r in enumerate(rows):
-            duals[r, k] = solution.duals[start : start + len(r)]
-            start += len(r)
-        duals[duals < 1e-4 * settings.C] = 0.0
-        return replace(state, weights=weights, duals=duals), solution
+        solution = self.inner(self.grid.take(state.active), state.weights, rows, before, state.inner_tol)
+        floor = self.settings.negligible
+        weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
+        duals, edges = np.zeros_like(state.duals), np.cumsum([len(r) for r in rows])[:-1]
+        for k, part in enumerate(np.split(solution.duals, edges)):
+            duals[rows[k], k] = np.where(part < floor * self.settings.C, 0.0, part)
+        return replace(state, weights=weights / weights.sum(), duals=duals), solution
 
-    def margins(self, state: State) -> tuple[Array, float]:
-        """y f(x) of every sample and class (n, K), in one pass over the chunks, and the norm sum_m |w_m|."""
-        used = np.flatnonzero(state.weights)
-        kernels, weights = self.grid.take(state.active[used]), state.weights[used]
-        X, signed = self.support(state)
-        coef, local = kernels.coefficients(X, signed, weights)
-        q = kernels.quadratic_forms(X, signed)
-        F = np.empty_like(state.duals)
-        for start, chunk in self.data.chunks():
-            F[start : start + len(chunk)] = kernels.decide(chunk.astype(np.float64), coef, local)
-        return self.signs * F, float(weights @ np.sqrt(q))
-
-    def support(self, state: State) -> tuple[Array, Array]:
-        """Rows and signed duals of the samples that have a nonzero dual in some class."""
+    def look(self, state: State) -> _Seen:
+        """Pass over all samples, and scan all kernels."""
+        started = time.perf_counter()
         rows = np.flatnonzero(state.duals.any(axis=1))
-        return self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
+        support, signed_duals = self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
+        active = self.grid.take(state.active)
+        forms = active.quadratic_forms(support, signed_duals)
+        weighted = state.weights > 0
+        norm = float(state.weights @ np.sqrt(forms))
+        margins = self.pass_samples(active.take(weighted), state.weights[weighted], support, signed_duals)
+        passed = time.perf_counter()
+        scan = self.scanner.scan(support, signed_duals, self.settings.candidates)
+        threshold = float(forms[weighted].max(initial=0.0))
+        times = passed - started, time.perf_counter() - passed
+        return _Seen(support, signed_duals, margins, norm, scan, forms, threshold, *times)
 
-    def scan_open(self, state: State) -> ScanResult:
-        X, signed = self.support(state)
-        return self.scanner.scan(X, signed, POOL * self.settings.insertions)
+    def pass_samples(
+        self, kernels: LocallyLinearKernels, weights: Array, support: Array, signed_duals: Array
+    ) -> Array:
+        """y f(x) of every sample and class (n, K), in one pass over the chunks."""
+        F = np.zeros_like(self.signs)
+        if len(kernels):
+            coef, local_coef = kernels.coefficients(support, signed_duals, weights)
+            for start, chunk in self.data.chunks():
+                self.poll()
+                F[start : start + len(chunk)] = kernels.decide(chunk.astype(np.float64), coef, local_coef)
+        return self.signs * F
 
-    def certify(self, state: State, margins: tuple[Array, float], scan: ScanResult, solution: Solution, times: tuple[float, float]) -> Certificate:
-        M, norm = margins
-        hinge = np.maximum(0.0, 1.0 - M)
-        primal = 0.5 * norm**2 + self.settings.C * hinge.sum()
-        dual = state.duals.sum() - 0.5 * scan.maximum
+    def certify(self, state: State, seen: _Seen, solution: Solution, solve_s: float) -> Certificate:
+        """P and D of F5: over all samples, and over all kernels."""
+        largest = max(seen.scan.maximum, float(seen.active_forms.max()))
         return Certificate(
-            float(primal), float(dual), self.grid.n_open, int(np.count_nonzero(state.weights)),
-            int(state.duals.any(axis=1).sum()), int(((M < 1) & ~state.working).sum()), 0,
-            solution.objective.gap, solution.steps, times[0], times[1], scan.seconds)
+            primal=0.5 * seen.norm**2 + self.settings.C * float(np.maximum(0.0, 1.0 - seen.margins).sum()),
+            dual=float(state.duals.sum()) - 0.5 * largest,
+            n_active=int(np.count_nonzero(state.weights)),
+            n_support=len(seen.support),
+            n_working=int(state.working.sum()),
+            n_violating_samples=int(((seen.margins < 1.0) & ~state.working).sum()),
+            n_violating_kernels=int((seen.scan.values > seen.threshold).sum()),
+            inner_gap=solution.objective.gap,
+            inner_steps=solution.steps,
+            solve_s=solve_s,
+            margins_s=seen.margins_s,
+            scan_s=seen.scan_s,
+        )
 
-    def drop(self, state: State, scan: ScanResult) -> State:
-        X, signed = self.support(state)
-        q = self.grid.take(state.active).quadratic_forms(X, signed)
-        self.threshold = float(q[state.weights > 0].max())
-        keep = (state.weights > 0) | (q > (1 - 0.02) * self.threshold)
+    def drop_kernels(self, state: State, seen: _Seen) -> State:
+        """Kernels of zero weight leave, except those whose q is so near the largest that they would come back."""
+        near = seen.active_forms > (1.0 - self.settings.near) * seen.threshold
+        keep = (state.weights > 0) | near
         return replace(state, active=state.active[keep], weights=state.weights[keep])
 
-    def insert(self, state: State, margins: tuple[Array, float], scan: ScanResult) -> State:
-        M, _ = margins
-        working = state.working & (M < self.settings.margin)
-        for k in range(M.shape[1]):
-            outside = np.flatnonzero((M[:, k] < 1) & ~working[:, k])
-            worst = outside[np.argsort(M[outside, k], kind="stable")]
-            working[worst[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
-        return self.insert_kernels(replace(state, working=working), scan, self.threshold)
-
-    def insert_kernels(self, state: State, scan: ScanResult, threshold: float) -> State:
-        new = scan.ids[scan.values > threshold]
+    def insert_kernels(self, state: State, seen: _Seen) -> State:
+        """The worst violators join with weight zero, but of those with parallel responses only the best."""
+        new = seen.scan.ids[seen.scan.values > seen.threshold]
         new = new[~np.isin(new, state.active)]
-        new = self.diverse(state, new)
-        self.inserted = len(new)
-        return replace(state, active=np.concatenate([state.active, new]), weights=np.concatenate([state.weights, np.zeros(len(new))]))
+        rng = np.random.default_rng([self.settings.seed, state.round, 1])
+        witnesses = max(100, self.settings.witnesses // self.signs.shape[1])
+        rows = np.sort(rng.permutation(len(seen.support))[:witnesses])
+        if not len(new) or not len(rows):
+            return state
+        responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals)
+        new = new[diverse(responses, self.settings.insertions)]
+        weights = np.concatenate([state.weights, np.zeros(len(new))])
+        return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 
-    def diverse(self, state, ids):
-        if not len(ids): return ids
-        X, signed = self.support(state)
-        if len(X) > 1000:
-            sub=np.random.default_rng([self.settings.seed,state.round,7]).permutation(len(X))[:1000]
-        else: sub=np.arange(len(X))
-        k=self.grid.take(ids)
-        Us=[]
-        V,r=k._moments(X,signed)
-        H=k.bumps(X[sub])
-        for c in range(signed.shape[1]):
-            Us.append(H*(X[sub]@V[c].T-(V[c]*k.anchors).sum(1)+k.local_bias*r[c]))
-        U=np.concatenate(Us); U/=np.sqrt((U*U).sum(0))
-        alive=np.ones(len(ids),bool); chosen=[]
-        for i in range(len(ids)):
-            if not alive[i]: continue
-            chosen.append(i)
-            if len(chosen)==self.settings.insertions: break
-            alive&=(U.T@U[:,i])<COS
-        return ids[chosen]
-POOL=20
-COS=0.9
+    def renew_samples(self, state: State, seen: _Seen) -> State:
+        """Samples well beyond the margin leave the working sets; the worst of those within it join, at most doubling."""
+        working = state.working & (seen.margins < self.settings.margin)
+        for k, margins in enumerate(seen.margins.T):
+            outside = np.flatnonzero((margins < 1.0) & ~working[:, k])
+            worst = outside[np.argsort(margins[outside], kind="stable")]
+            working[worst[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
+        return replace(state, working=working)
+
+    def truncated(self, state: State, max_kernels: int) -> State:
+        """Only the heaviest kernels, to be solved for once more."""
+        heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])
+        weights = state.weights[heaviest]
+        tol = 0.2 * self.settings.tol
+        return replace(state, active=state.active[heaviest], weights=weights / weights.sum(), inner_tol=tol)
+
+    def next_tolerance(self, inner_tol: float, gap: float, grew: bool) -> float:
+        """A tenth of the certified gap; a tenth of the last one if neither a kernel nor a sample was added."""
+        tol = float(np.clip(0.1 * gap, 0.2 * self.settings.tol, _LOOSEST))
+        return tol if grew else min(tol, 0.1 * inner_tol)

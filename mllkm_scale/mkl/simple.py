@@ -28,13 +28,14 @@ def simple_mkl(
     tol: float,
     *,
     max_steps: int = 500,
-    should_stop: Callable[[], bool] = lambda: False,
+    poll: Callable[[], None] = lambda: None,
 ) -> Solution:
     """Minimise J over the simplex, from the given weights, to the relative gap `tol`."""
     svm_tol = 0.1 * tol
     now = oracle.evaluate(weights, svm_tol)
     for step in range(max_steps + 1):
-        if now.objective.gap <= tol or step == max_steps or should_stop():
+        poll()
+        if now.objective.gap <= tol or step == max_steps:
             break
         direction, pivot = descent_direction(now)
         now, moved = walk(oracle, now, direction, pivot, svm_tol)

@@ -1,0 +1,22 @@
+"""The way out: the trained machine, its files, its predictions, and what it says about itself."""
+
+from mllkm_scale.model.describe import Description, describe
+from mllkm_scale.model.evaluation import Evaluation, evaluate
+from mllkm_scale.model.files import load_model, model_checksum, save_model
+from mllkm_scale.model.model import Model
+from mllkm_scale.model.prediction import PredictSummary, predict_file
+from mllkm_scale.model.record import ModelRecord
+
+__all__ = [
+    "Description",
+    "Evaluation",
+    "Model",
+    "ModelRecord",
+    "PredictSummary",
+    "describe",
+    "evaluate",
+    "load_model",
+    "model_checksum",
+    "predict_file",
+    "save_model",
+]

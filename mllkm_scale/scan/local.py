@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.team import Team
 
-__all__ = ["BLOCK_BYTES", "LocalScanner", "ScanResult", "block_height"]
+__all__ = ["BLOCK_BYTES", "LocalScanner", "ScanResult", "block_bytes", "block_height"]
 
 Array = NDArray[Any]
 
@@ -32,6 +31,12 @@ _SINGLE_PRECISION_MARGIN = 1e-4
 def block_height(n_support: int, itemsize: int) -> int:
     """Anchors per block: a function of the problem alone, so that the bits do not depend on the machine."""
     return max(_LEAST_HEIGHT, BLOCK_BYTES // (itemsize * max(1, n_support)))
+
+
+def block_bytes(n_support: int, n_features: int) -> int:
+    """Memory of a thread that scans: distances, bumps and masses of a block, and its anchors and products."""
+    height = block_height(n_support, 4)
+    return 3 * height * n_support * 4 + 4 * height * n_features * 8
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,28 @@ class ScanResult:
 
 @dataclass(frozen=True)
 class LocalScanner:
-    """Scans the whole grid with `n_jobs` threads; the answer does not depend on their number."""
+    """Scans the whole grid with a team of threads; the answer does not depend on their number."""
 
     grid: KernelGrid
-    n_jobs: int = 1
+    team: Team = field(default_factory=Team)
     dtype: np.dtype[Any] = np.dtype(np.float32)
+    poll: Callable[[], None] = lambda: None
 
-    def scan(self, X: Array, signed_duals: Array, count: int, stop: Callable[[], bool] = lambda: False) -> ScanResult:
+    def scan(self, X: Array, signed_duals: Array, count: int) -> ScanResult:
         """The `count` best candidates for support rows X (n_sv, d) with signed duals (n_sv, K)."""
         started = time.perf_counter()
         support = Support.of(X, signed_duals, self.dtype)
         best_gamma, best = [np.empty(0, np.int64)], [np.empty(0)]
         second = 0.0  # largest q among the kernels that are not their anchor's best
         n_gammas = len(self.grid.gammas)
-        with threadpool_limits(1), ThreadPoolExecutor(self.n_jobs) as pool:
-            for start, q in _in_order(pool, self._block_forms(support), 2 * self.n_jobs):
-                if stop():
-                    break
-                gamma = q.argmax(axis=1)
-                rows = np.arange(len(q))
-                best_gamma.append((start + rows) * n_gammas + gamma)
-                best.append(q[rows, gamma].copy())
-                q[rows, gamma] = 0.0
-                second = max(second, float(q.max(initial=0.0)))
+        for start, q in self.team.map(lambda task: self._forms(support, *task), self._blocks(len(support.X))):
+            self.poll()
+            gamma = q.argmax(axis=1)
+            rows = np.arange(len(q))
+            best_gamma.append((start + rows) * n_gammas + gamma)
+            best.append(q[rows, gamma].copy())
+            q[rows, gamma] = 0.0
+            second = max(second, float(q.max(initial=0.0)))
         ids, values = np.concatenate(best_gamma), np.concatenate(best)
         order = np.argsort(-values, kind="stable")[: count + 1]
         rest = max(second, float(values[order[count]]) if len(order) > count else 0.0)
@@ -81,29 +85,12 @@ class LocalScanner:
         maximum = max(rest, float(values[0]) if len(values) else 0.0)
         return ScanResult(ids, values, maximum, time.perf_counter() - started)
 
-    def _block_forms(self, support: Support) -> Iterator[Callable[[], tuple[int, Array]]]:
-        height = block_height(len(support.X), self.dtype.itemsize)
-        grid = self.grid
-        for start, chunk in grid.anchors.chunks():
+    def _blocks(self, n_support: int) -> Iterator[tuple[int, Array]]:
+        height = block_height(n_support, self.dtype.itemsize)
+        for start, chunk in self.grid.anchors.chunks():
             for first in range(0, len(chunk), height):
-                block = chunk[first : first + height]
-                at = start + first
-                scales = grid.scales[at : at + len(block)]
+                yield start + first, chunk[first : first + height]
 
-                def forms(at: int = at, block: Array = block, scales: Array = scales) -> tuple[int, Array]:
-                    return at, scan_block(grid.family, block, grid.gammas, scales, support)
-
-                yield forms
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, tasks: Iterator[Callable[[], tuple[int, Array]]], ahead: int
-) -> Iterator[tuple[int, Array]]:
-    """Results in the order of the tasks, with at most `ahead` of them under way."""
-    waiting = []
-    for task in tasks:
-        waiting.append(pool.submit(task))
-        if len(waiting) > ahead:
-            yield waiting.pop(0).result()
-    for future in waiting:
-        yield future.result()
+    def _forms(self, support: Support, start: int, anchors: Array) -> tuple[int, Array]:
+        scales = self.grid.scales[start : start + len(anchors)]
+        return start, scan_block(self.grid.family, anchors, self.grid.gammas, scales, support)

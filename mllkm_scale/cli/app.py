@@ -1,0 +1,56 @@
+"""The group of commands."""
+
+from __future__ import annotations
+
+import click
+
+from mllkm_scale import __version__
+from mllkm_scale.cli.convert import convert
+from mllkm_scale.cli.demo import demo
+from mllkm_scale.cli.evaluate import evaluate
+from mllkm_scale.cli.group import CommandGroup, debug_option
+from mllkm_scale.cli.inspect import inspect
+from mllkm_scale.cli.plan import plan
+from mllkm_scale.cli.predict import predict
+from mllkm_scale.cli.train import train
+
+__all__ = ["cli", "main"]
+
+
+class _InOrderOfUse(CommandGroup):
+    """Lists the commands in the order in which they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands."""
+        return list(self.commands)
+
+
+@click.group(
+    "mllkm",
+    cls=_InOrderOfUse,
+    commands=[demo, convert, plan, train, predict, evaluate, inspect],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, prog_name="mllkm")
+@debug_option
+def cli() -> None:
+    """Train and use Multiple Locally Linear Kernel Machines on data larger than memory.
+
+    \b
+    See it work on real data, in about a minute:
+      mllkm demo
+    \b
+    Your own data, from CSV to predictions:
+      mllkm convert train.csv train.h5
+      mllkm plan train.h5 --memory 2GB
+      mllkm train train.h5 --out run --memory 2GB
+      mllkm convert new.csv new.h5 --label-column none
+      mllkm predict run/model.mllkm new.h5 --out predictions.h5
+
+    `mllkm COMMAND --help` explains a command.
+    """
+
+
+def main() -> None:
+    """Entry point of the program."""
+    cli(prog_name="mllkm")

@@ -1,0 +1,74 @@
+"""`mllkm evaluate`: how often a model is right on labelled data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.output import jobs_option, json_option, model_path, print_json, wants_model
+
+if TYPE_CHECKING:
+    from mllkm_scale.model import Evaluation
+
+__all__ = ["evaluate"]
+
+MISTAKES = 10
+
+
+@click.command(short_help="Measure a model on labelled data.")
+@wants_model
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@jobs_option
+@json_option
+@debug_option
+def evaluate(model: Path, data: Path, x: str, y: str, n_jobs: int, as_json: bool) -> None:
+    """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+
+    \b
+    Examples:
+      mllkm evaluate run/model.mllkm test.h5
+      mllkm evaluate run train.h5 --x X_test --y y_test --json
+    """
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.model import evaluate as evaluate_model
+    from mllkm_scale.model import load_model
+
+    machine = load_model(model_path(model))
+    with Dataset.open(data, x, y) as dataset:
+        evaluation = evaluate_model(machine, dataset, n_jobs=n_jobs)
+    if as_json:
+        print_json({"data": dataset.name} | evaluation.as_dict())
+    else:
+        click.echo(f"{dataset.name}: {evaluation.n:,} rows")
+        click.echo("\n".join(_lines(evaluation)))
+
+
+def _lines(evaluation: Evaluation) -> list[str]:
+    """Accuracy, a table of the classes, and which classes are mistaken for which."""
+    names = [str(label) for label in evaluation.classes.tolist()]
+    width = max(5, *(len(name) for name in names))
+    lines = [
+        f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %",
+        "",
+        f"{'class':<{width}} {'rows':>9} {'precision':>10} {'recall':>10} {'f1':>10}",
+    ]
+    rows = evaluation.confusion.sum(axis=1)
+    columns = zip(names, rows, evaluation.precision, evaluation.recall, evaluation.f1, strict=True)
+    for name, n, precision, recall, f1 in columns:
+        lines.append(f"{name:<{width}} {n:>9,} {precision:>10.4f} {recall:>10.4f} {f1:>10.4f}")
+    mistakes = [
+        (int(count), names[truth], names[predicted])
+        for (truth, predicted), count in np.ndenumerate(evaluation.confusion)
+        if truth != predicted and count
+    ]
+    mistakes.sort(key=lambda mistake: -mistake[0])
+    if mistakes:
+        lines += ["", "most frequent mistakes (true, predicted)"]
+        lines += [f"{count:>9,}  {truth}, {predicted}" for count, truth, predicted in mistakes[:MISTAKES]]
+    return lines

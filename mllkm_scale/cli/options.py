@@ -1,0 +1,121 @@
+"""One option for every parameter of a training, made from the fields of `Params`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+import click
+from click.core import ParameterSource
+
+from mllkm_scale.cli.parsers import (
+    Parser,
+    parse_anchors,
+    parse_components,
+    parse_gammas,
+    parse_number,
+    parse_size,
+)
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.params import PRESETS, Params, resolve
+
+__all__ = ["given_parameters", "training_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LEFT_OUT = frozenset({"verbose"})
+FLAGS = {
+    "memory_budget": ("--memory", "--memory-budget"),
+    "n_jobs": ("--n-jobs", "--jobs"),
+    "random_state": ("--random-state", "--seed"),
+}
+PARSERS: dict[str, tuple[Parser, str]] = {
+    "gammas": (parse_gammas, "auto|G,G,..."),
+    "anchors": (parse_anchors, "all|N|kmeans:N|FILE.npy"),
+    "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),
+    "n_components": (parse_components, "N|SHARE"),
+    "memory_budget": (parse_size, "SIZE"),
+    "scratch_dir": (str, "DIR"),
+}
+
+
+def training_options(command: Command) -> Command:
+    """Give a command --preset and one option for each field of `Params` but `verbose`."""
+    for spec in reversed(dataclasses.fields(Params)):
+        if spec.name not in LEFT_OUT:
+            command = _option(spec)(command)
+    preset = click.option(
+        "--preset",
+        type=click.Choice(sorted(PRESETS)),
+        help="Settings by name, which options win over. paper: the published algorithm and its settings.",
+    )
+    return preset(command)
+
+
+def given_parameters(context: click.Context) -> dict[str, Any]:
+    """The parameters of the preset and of the options, for `resolve` or `train`.
+
+    An option wins over the preset, also where it equals the default.
+    """
+    names = [spec.name for spec in dataclasses.fields(Params) if spec.name not in LEFT_OUT]
+    given = {
+        name: context.params[name]
+        for name in names
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    preset = context.params.get("preset")
+    return (PRESETS[preset] if preset else {}) | given
+
+
+def _option(spec: dataclasses.Field[Any]) -> Callable[[Command], Command]:
+    flags = FLAGS.get(spec.name, (f"--{spec.name.replace('_', '-')}",))
+    help = _help(spec)
+    hint = get_type_hints(Params)[spec.name]
+    if hint is bool:
+        both = f"{flags[0]}/--no-{flags[0].removeprefix('--')}"
+        return click.option(both, spec.name, default=None, help=help)
+    if spec.metadata["choices"] is not None:
+        choice = click.Choice(spec.metadata["choices"], case_sensitive=False)
+        return click.option(*flags, spec.name, type=choice, help=help)
+    parser, metavar = PARSERS.get(spec.name) or _by_type(hint)
+    return click.option(*flags, spec.name, metavar=metavar, callback=_parsed(parser), help=help)
+
+
+def _by_type(hint: Any) -> tuple[Parser, str]:
+    kinds = getattr(hint, "__args__", (hint,))
+    words = {"none": None} if type(None) in kinds else {}
+    if float in kinds:
+        return parse_number(float, **words), "NUMBER"
+    if int in kinds:
+        return parse_number(int, **words), "N"
+    return str, "TEXT"
+
+
+def _parsed(parser: Parser) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Callback of an option: its value, or a usage error that names the option."""
+
+    def callback(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        if text is None:
+            return None
+        try:
+            value = parser(text.strip())
+            resolve(**{str(parameter.name): value})
+        except ParameterError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+        return value
+
+    return callback
+
+
+def _help(spec: dataclasses.Field[Any]) -> str:
+    text = f"{spec.metadata['help'][0].upper()}{spec.metadata['help'][1:]}."
+    if spec.default is None:
+        return text
+    return f"{text}  [default: {_shown(spec.default)}]"
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return str(default)

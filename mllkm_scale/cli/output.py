@@ -1,0 +1,56 @@
+"""How the commands tell: text or JSON on stdout, bars on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mllkm_scale.run.folder import MODEL
+
+__all__ = ["bar", "jobs_option", "json_option", "model_path", "overwrite_option", "print_json", "wants_model"]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+jobs_option = click.option(
+    "--n-jobs",
+    "--jobs",
+    "n_jobs",
+    type=int,
+    default=-1,
+    show_default=True,
+    help="Threads; -1 for one a core.",
+)
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there already.")
+wants_model = click.argument("model", type=click.Path(path_type=Path))
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print a value as JSON."""
+    from mllkm_scale.run.progress import jsonable
+
+    click.echo(json.dumps(jsonable(value), indent=indent, allow_nan=False))
+
+
+def model_path(path: Path) -> Path:
+    """The model file of a run folder, or the path as it is."""
+    return path / MODEL if path.is_dir() else path
+
+
+@contextmanager
+def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on stderr, told as ``progress(done, total)``; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
+        task = shown.add_task(label, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -1,0 +1,111 @@
+"""Texts of the command line to values of parameters; what cannot be read is a ParameterError."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.units import parse_bytes
+
+__all__ = ["Parser", "parse_anchors", "parse_components", "parse_gammas", "parse_number", "parse_size"]
+
+Parser = Callable[[str], Any]
+
+
+def parse_number(kind: type[int] | type[float], **words: Any) -> Parser:
+    """A parser of numbers, and of words that stand for a value.
+
+    >>> parse = parse_number(int, none=None)
+    >>> parse("12"), parse("none")
+    (12, None)
+    """
+
+    def parse(text: str) -> Any:
+        if text.lower() in words:
+            return words[text.lower()]
+        try:
+            return kind(text)
+        except ValueError:
+            known = "".join(f", nor {word}" for word in words)
+            what = "a whole number" if kind is int else "a number"
+            raise ParameterError(f"{text!r} is not {what}{known}") from None
+
+    return parse
+
+
+def parse_gammas(text: str) -> str | tuple[float, ...]:
+    """The word auto, or positive numbers with commas between them.
+
+    >>> parse_gammas("auto"), parse_gammas("0.1,1,10")
+    ('auto', (0.1, 1.0, 10.0))
+    """
+    if text.lower() == "auto":
+        return "auto"
+    try:
+        gammas = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ParameterError(f"{text!r} is not auto, nor numbers such as 0.1,1,10") from None
+    if not all(math.isfinite(gamma) and gamma > 0 for gamma in gammas):
+        raise ParameterError(f"{text!r}: gammas must be positive")
+    return gammas
+
+
+def parse_anchors(text: str) -> str | int | NDArray[Any]:
+    """The word all, a number, kmeans:N, or the rows of an .npy file.
+
+    >>> parse_anchors("all"), parse_anchors("500"), parse_anchors("kmeans:200")
+    ('all', 500, 'kmeans:200')
+    """
+    if text.lower() == "all" or re.fullmatch(r"kmeans:0*[1-9]\d*", text.lower()):
+        return text.lower()
+    if re.fullmatch(r"0*[1-9]\d*", text):
+        return int(text)
+    if text.endswith(".npy"):
+        return _rows_of(Path(text))
+    raise ParameterError(f"{text!r} is none of: all, 500, kmeans:200, anchors.npy")
+
+
+def parse_components(text: str) -> int | float | None:
+    """A number of components, the share of the variance that they keep, or the word none.
+
+    >>> parse_components("50"), parse_components("0.95")
+    (50, 0.95)
+    """
+    if text.lower() == "none":
+        return None
+    try:
+        components = int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+    except ValueError:
+        raise ParameterError(f"{text!r} is not a number such as 50, nor a share such as 0.95") from None
+    if not (components >= 1 if isinstance(components, int) else 0 < components < 1):
+        raise ParameterError(f"{text!r}: give a whole number from 1, or a share between 0 and 1")
+    return components
+
+
+def parse_size(text: str) -> str:
+    """A byte size, kept as it was written once it is known to be one."""
+    parse_bytes(text)
+    return text
+
+
+def _rows_of(path: Path) -> NDArray[Any]:
+    try:
+        anchors: NDArray[Any] = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ParameterError(f"{path} does not exist: check the path") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise ParameterError(
+            f"{path} cannot be read as an array ({error}): write it with numpy.save"
+        ) from None
+    if anchors.ndim != 2 or anchors.dtype.kind not in "fiu" or 0 in anchors.shape:
+        raise ParameterError(
+            f"{path} has shape {anchors.shape} and type {anchors.dtype}: give one row of numbers an anchor"
+        )
+    return anchors

@@ -1,0 +1,89 @@
+"""Which form the inner problem takes, and the memory of each: pure arithmetic over sizes (F11).
+
+    dense      interior point: factors of every class and the maps of every class in memory
+    features   first-order weights, SDCA on explicit features of one class at a time
+    tiles      first-order weights, SDCA on tiles of the combined Gram of one class at a time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Choice", "InnerSizes", "choose_form", "dense_bytes", "feature_bytes", "tile_bytes"]
+
+_F = 8  # the inner problem is solved in double precision
+
+
+@dataclass(frozen=True)
+class InnerSizes:
+    """Sizes of the restricted problem: working samples of each class, active kernels, features, threads."""
+
+    working: Sequence[int]
+    kernels: int
+    features: int
+    componentwise: bool
+    threads: int = 1
+
+    @property
+    def largest(self) -> int:
+        return max(self.working)
+
+    @property
+    def width(self) -> int:
+        """Numbers that a kernel keeps for a sample: bumps and B (global), or its explicit features."""
+        return self.features + 1 if self.componentwise else 2
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The form chosen, the bytes it needs, and why."""
+
+    form: str
+    bytes: int
+    reason: str
+
+
+def dense_bytes(sizes: InnerSizes) -> int:
+    """Interior point: per class G, factor, rows, maps, U, Y and one more U in flight; and the Schur complement."""
+    S, total = sizes.kernels, sum(sizes.working)
+    squares = sum(w * w for w in sizes.working)
+    grams = (1 if sizes.componentwise else 2) * squares
+    maps = (sizes.width + 4) * total * S + total * sizes.features
+    panels = sizes.threads * sizes.largest * (3 * S + 2 * 384 + (S * sizes.width if sizes.componentwise else 0))
+    return _F * (grams + maps + panels + 3 * S * S)
+
+
+def feature_bytes(sizes: InnerSizes) -> int:
+    """Features of the largest class: A, distances and diagonals in flight; the coefficients."""
+    per_kernel = sizes.features + 1 if sizes.componentwise else 1
+    rows = sizes.largest * (sizes.kernels * (3 * per_kernel if sizes.componentwise else 4) + sizes.features)
+    return _F * (rows + 2 * sizes.kernels * (sizes.features + 1))
+
+
+def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
+    """Rows of the largest class, and a tile in the making; the store takes what is left."""
+    per_kernel = 2 * (sizes.features + 1) if sizes.componentwise else 6
+    making = tile_rows * sizes.kernels * per_kernel + 4 * tile_rows**2
+    return _F * (sizes.largest * sizes.features + making)
+
+
+def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:
+    """The fastest form that fits: dense if it does; else the cheaper of features and tiles, by multiply-adds."""
+    dense = dense_bytes(sizes)
+    if dense <= available_bytes:
+        return Choice("dense", dense, f"the interior point fits: {_mb(dense)} of {_mb(available_bytes)}")
+    features, tiles = feature_bytes(sizes), tile_bytes(sizes)
+    gram = _F * sizes.largest**2
+    too_large = f"the interior point would need {_mb(dense)} of {_mb(available_bytes)}"
+    step = sizes.kernels * sizes.features
+    if features <= available_bytes and step <= sizes.largest:
+        return Choice("features", features, f"{too_large}; a step costs s d = {step} on features, and |W| on a Gram")
+    if features <= available_bytes and gram > available_bytes - tiles + disk_bytes:
+        return Choice("features", features, f"{too_large}; the Gram of {_mb(gram)} does not fit the store either")
+    store = max(0, available_bytes - tiles)
+    return Choice("tiles", tiles + min(store, gram), f"{too_large}; a step costs s d = {step} on features, |W| on tiles")
+
+
+def _mb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.0f} MB"

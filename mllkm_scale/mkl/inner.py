@@ -1,0 +1,123 @@
+"""Solving MKL on the working sets in whichever form fits the memory: interior point, features or tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.gram.blocks import make_block
+from mllkm_scale.gram.statistics import TileStatistics
+from mllkm_scale.gram.store import TileStore
+from mllkm_scale.kernels.grid import RowSource
+from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
+from mllkm_scale.mkl.alternating import alternating_mkl
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
+from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.oracle import Oracle
+from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
+from mllkm_scale.solver.feature_svm import FeatureSVM
+from mllkm_scale.solver.svm import SVMSolution
+from mllkm_scale.solver.tiled_svm import TiledSVM
+from mllkm_scale.team import Team
+
+__all__ = ["InnerMKL"]
+
+Array = NDArray[Any]
+
+
+@dataclass
+class InnerMKL:
+    """The inner solver within `available_bytes`; `choices` counts the forms used, `statistics` sums the tile stores."""
+
+    data: RowSource
+    signs: Array
+    C: float
+    available_bytes: int
+    disk_bytes: int = 0
+    scratch_dir: Path | None = None
+    seed: int = 0
+    team: Team = field(default_factory=Team)
+    poll: Callable[[], None] = lambda: None
+    choices: dict[str, int] = field(default_factory=dict)
+    statistics: list[TileStatistics] = field(default_factory=list)
+
+    def __call__(
+        self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
+    ) -> Solution:
+        choice = self.choose(kernels, rows)
+        self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
+        if choice.form == "dense":
+            blocks = self.team.run(
+                lambda k: make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k]), range(len(rows))
+            )
+            return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, poll=self.poll)
+        return self.first_order(choice, kernels, weights, rows, duals, tol)
+
+    def choose(self, kernels: LocallyLinearKernels, rows: list[Array]) -> Choice:
+        return choose_form(self.sizes(kernels, rows), self.available_bytes, self.disk_bytes)
+
+    def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
+        componentwise = isinstance(kernels, ComponentKernels)
+        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise, self.team.size)
+
+    def first_order(
+        self,
+        choice: Choice,
+        kernels: LocallyLinearKernels,
+        weights: Array,
+        rows: list[Array],
+        duals: list[Array],
+        tol: float,
+    ) -> Solution:
+        """Alternate weights and SVMs; the rows and maps of one class at a time are in memory."""
+        with ExitStack() as stack:
+            store = None
+            if choice.form == "tiles":
+                ram_bytes = max(0, self.available_bytes - tile_bytes(self.sizes(kernels, rows)))
+                folder = self.scratch_dir if self.disk_bytes else None
+                store = stack.enter_context(TileStore(ram_bytes, self.disk_bytes if folder else 0, folder))
+                stack.callback(lambda: self.statistics.append(store.statistics))
+            svms = [_ClassSVM(self, kernels, rows[k], k, store) for k in range(len(rows))]
+
+            def forms(k: int, class_duals: Array) -> Array:
+                self.poll()
+                used = np.flatnonzero(class_duals)
+                signed = (class_duals[used] * self.signs[rows[k][used], k])[:, None]
+                return kernels.quadratic_forms(self.rows_of(rows[k][used]), signed)
+
+            oracle = Oracle(svms, forms, self.C)
+            oracle.duals = [np.clip(part, 0.0, self.C) for part in duals]
+            return alternating_mkl(oracle, weights, tol)
+
+    def rows_of(self, rows: Array) -> Array:
+        return self.data.rows(rows).astype(np.float64)
+
+
+@dataclass
+class _ClassSVM:
+    """The SVM of one class, whose rows and maps are read when it is solved, and let go after."""
+
+    inner: InnerMKL
+    kernels: LocallyLinearKernels
+    rows: Array
+    number: int
+    store: TileStore | None
+
+    @property
+    def signs(self) -> Array:
+        return np.asarray(self.inner.signs[self.rows, self.number])
+
+    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+        X, key, C = self.inner.rows_of(self.rows), (self.inner.seed, self.number), self.inner.C
+        if self.store is None:
+            return FeatureSVM(self.kernels, X, self.signs, C, key).solve(weights, duals, tol, max_epochs)
+        svm = TiledSVM(self.kernels, X, self.signs, C, self.store, f"class {self.number}", key)
+        solution = svm.solve(weights, duals, tol, max_epochs)
+        svm.close()
+        return solution

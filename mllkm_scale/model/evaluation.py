@@ -1,0 +1,126 @@
+"""How good a model is on labelled data: one pass over its chunks that fills the confusion matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.errors import DataError
+from mllkm_scale.model.model import Model
+
+__all__ = ["Evaluation", "evaluate"]
+
+LISTED = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Counts of true and predicted classes, and what follows from them.
+
+    Attributes
+    ----------
+    classes : array (c,)
+    confusion : int64 array (c, c)
+        Rows are true classes, columns predicted ones.
+
+    Examples
+    --------
+    >>> result = Evaluation(np.array(["no", "yes"]), np.array([[3, 1], [0, 4]]))
+    >>> result.n, result.accuracy, result.recall.tolist(), result.precision.tolist()
+    (8, 0.875, [0.75, 1.0], [1.0, 0.8])
+    """
+
+    classes: NDArray[Any]
+    confusion: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """Samples."""
+        return int(self.confusion.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the samples whose label was predicted."""
+        return float(np.trace(self.confusion) / self.n)
+
+    @property
+    def error(self) -> float:
+        """Share of the samples whose label was not predicted."""
+        return float((self.n - np.trace(self.confusion)) / self.n)
+
+    @property
+    def precision(self) -> NDArray[np.float64]:
+        """Of the samples predicted as each class, the share that are; 0 if there are none."""
+        return _share(np.diagonal(self.confusion), self.confusion.sum(axis=0))
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Of the samples of each class, the share predicted so; 0 if there are none."""
+        return _share(np.diagonal(self.confusion), self.confusion.sum(axis=1))
+
+    @property
+    def f1(self) -> NDArray[np.float64]:
+        """Harmonic mean of precision and recall; 0 if a class is neither there nor predicted."""
+        total = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
+        return _share(2 * np.diagonal(self.confusion), total)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON holds it."""
+        arrays = ("classes", "confusion", "precision", "recall", "f1")
+        return {"n": self.n, "accuracy": self.accuracy, "error": self.error} | {
+            name: getattr(self, name).tolist() for name in arrays
+        }
+
+
+def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Evaluation:
+    """Predict a labelled data set chunk by chunk, and compare.
+
+    Parameters
+    ----------
+    model : Model
+    dataset : Dataset
+        With labels, each a class of the model; not all classes need occur.
+    n_jobs : int, optional
+        Threads; -1 for one a core.
+
+    Raises
+    ------
+    DataError
+        If there are no labels, or one that the model does not know.
+    """
+    model.require_features(dataset.n_features, dataset.name)
+    truth = _codes(model.classes, dataset.labels(), dataset.label_name)
+    c = len(model.classes)
+    counts = np.zeros(c * c, dtype=np.int64)
+    for start, scores in model.decision_chunks(dataset, n_jobs=n_jobs):
+        predicted = model.codes(scores)
+        counts += np.bincount(truth[start : start + len(predicted)] * c + predicted, minlength=c * c)
+    return Evaluation(model.classes, counts.reshape(c, c))
+
+
+def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str) -> NDArray[np.intp]:
+    """Position of each label among the classes."""
+    known = ", ".join(repr(label) for label in classes[:LISTED].tolist())
+    known += ", ..." if len(classes) > LISTED else ""
+    if (classes.dtype.kind == "U") != (labels.dtype.kind == "U"):
+        row = 0
+    else:
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        unknown = np.flatnonzero(classes[codes] != labels)
+        if not len(unknown):
+            return codes
+        row = int(unknown[0])
+    raise DataError(
+        f"{name} has the label {labels[row].item()!r} at row {row} (0-based), which the model does not know:"
+        f" its classes are {known}"
+    )
+
+
+def _share(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
+    shares = np.zeros(len(whole))
+    np.divide(part, whole, out=shares, where=whole > 0)
+    return shares

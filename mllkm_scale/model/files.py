@@ -1,0 +1,80 @@
+"""Model files: a sealed file with all arrays of a model; never anything that runs code."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.errors import MLLKMError, ModelFileError
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.model import Model
+from mllkm_scale.model.record import ModelRecord
+from mllkm_scale.sealed import read_sealed, sealed_checksum, write_sealed
+
+__all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
+
+KIND = "mllkm-model"
+VERSION = 1
+_ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write a model file; it is either the old one or the whole new one, also after a crash.
+
+    Equal models give equal files, byte for byte.
+
+    Raises
+    ------
+    ScratchError
+        If the file cannot be written.
+    """
+    write_sealed(path, kind=KIND, version=VERSION, header=_header(model), arrays=model_arrays(model))
+
+
+def load_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model file; the model decides with the same bits as the one that was saved.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, damaged, no model, or written by a newer version.
+    """
+    header, arrays = read_sealed(path, kind=KIND, version=VERSION, error=ModelFileError)
+    try:
+        family = header["family"]
+        return Model(
+            family=Family(
+                check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])
+            ),
+            preprocessor=Preprocessor.from_arrays(arrays),
+            certificate=ModelRecord(**header["certificate"]),
+            **{name: arrays[name] for name in _ARRAYS},
+        )
+    except (MLLKMError, KeyError, TypeError, ValueError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ModelFileError(
+            f"{os.fspath(path)} holds no model that fits together ({reason}): copy it again, or train again"
+        ) from error
+
+
+def model_checksum(model: Model) -> str:
+    """The sha256 that the file of this model holds, in hexadecimal digits."""
+    return sealed_checksum(kind=KIND, version=VERSION, header=_header(model), arrays=model_arrays(model))
+
+
+def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
+    """Every array of a model by name, those of its preprocessor too."""
+    return {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+
+
+def _header(model: Model) -> dict[str, Any]:
+    family = {
+        "map": model.family.map,
+        "componentwise": bool(model.family.componentwise),
+        "local_bias": float(model.family.local_bias),
+    }
+    return {"family": family, "certificate": model.certificate.to_header()}

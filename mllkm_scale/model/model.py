@@ -1,0 +1,270 @@
+"""The trained machine, evaluated explicitly: no training sample but the anchors is needed.
+
+    f_k(x) = sum_m h_m(z) (<z - c_m, coef_km> + local_coef_km),    z = preprocessor(x)
+
+component-wise with one h per component. Two classes have one f, whose sign decides; more have one f a class,
+of which the largest decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.sources import plain_text
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.blocks import BlockPlan, plan_blocks
+from mllkm_scale.model.record import ModelRecord
+from mllkm_scale.team import Team, n_threads, one_blas_thread
+
+__all__ = ["Model"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained machine with s kernels over d features, for K = 1 machine (two classes) or one a class.
+
+    Attributes
+    ----------
+    family : Family
+    classes : array (c,)
+        Labels in ascending order: integers, floats, booleans or text.
+    anchors : array (s, d)
+    gammas, kernel_scale : arrays (s,)
+        `kernel_scale` is the normalisation; the coefficients contain it already.
+    weights : array (s,) or (K, s)
+        beta, shared by the classes or one row a class.
+    coef : array (K, s, d)
+    local_coef : array (K, s)
+    preprocessor : Preprocessor
+    certificate : ModelRecord
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays([[0.0], [1.0]], ["no", "yes"])
+    >>> model = Model(
+    ...     family=Family("linear"), classes=["no", "yes"], anchors=[[0.5]], gammas=[0.5], kernel_scale=[1.0],
+    ...     weights=[1.0], coef=[[[2.0]]], local_coef=[[0.0]], preprocessor=Preprocessor.fit(data, "none"),
+    ...     certificate=ModelRecord(1.0, 1.0, 0.0, 0.01, "converged", 2, 2, 0),
+    ... )
+    >>> model.decision_function([[0.5], [1.5], [-0.5]]).tolist()
+    [0.0, 1.0, -1.0]
+    >>> model.predict([[1.5], [-0.5]]).tolist()
+    ['yes', 'no']
+    """
+
+    family: Family
+    classes: Array
+    anchors: Array
+    gammas: Array
+    kernel_scale: Array
+    weights: Array
+    coef: Array
+    local_coef: Array
+    preprocessor: Preprocessor
+    certificate: ModelRecord
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", _class_labels(self.classes))
+        # C order throughout: a product has other bits if a factor lies in memory otherwise.
+        for name in ("anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        self._require_agreement()
+
+    @property
+    def n_kernels(self) -> int:
+        """s, the number of kernels."""
+        return len(self.gammas)
+
+    @property
+    def n_machines(self) -> int:
+        """K: 1 for two classes, otherwise one a class."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    @property
+    def n_features_in(self) -> int:
+        """Features of a row as it is given."""
+        return self.preprocessor.n_features_in
+
+    @property
+    def blocks(self) -> BlockPlan:
+        """In which blocks rows are evaluated."""
+        d = self.anchors.shape[1]
+        return plan_blocks(self.n_kernels, self.n_features_in, d, self.family.componentwise)
+
+    def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
+
+        On one machine with one set of libraries, the bits of a row's value depend neither on the rows it is
+        asked for with nor on `n_jobs`: rows are evaluated in blocks of a fixed height, the last one filled
+        up with zeros, and with one BLAS thread. That the place in a block does not matter is how the products
+        of BLAS behave at such heights, and is tested; no standard promises it. Between processors or
+        libraries the last bits differ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features_in)
+        n_jobs : int, optional
+            Threads; -1 for one a core.
+
+        Raises
+        ------
+        DataError
+            If X has another number of columns, or NaN or infinity, of which row and column are named.
+        """
+        return self._flat(self._scores(_as_matrix(X), n_jobs=n_jobs))
+
+    def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """The label of every row, shape (n,)."""
+        labels: Array = self.classes[self.codes(self.decision_function(X, n_jobs=n_jobs))]
+        return labels
+
+    def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
+        """First row and decision function of each chunk of a data set; only one chunk is in memory."""
+        self.require_features(dataset.n_features, dataset.name)
+        for start, chunk in dataset.chunks():
+            yield start, self._flat(self._scores(chunk, start, dataset.name, n_jobs))
+
+    def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
+        """First row and labels of each chunk of a data set; only one chunk is in memory."""
+        for start, scores in self.decision_chunks(dataset, n_jobs=n_jobs):
+            yield start, self.classes[self.codes(scores)]
+
+    def codes(self, scores: Array) -> NDArray[np.int64]:
+        """Position among the classes that each row of a decision function decides for."""
+        chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return chosen.astype(np.int64)
+
+    def require_features(self, n_features: int, name: str) -> None:
+        """Refuse data of another width than the model was trained with."""
+        if n_features != self.n_features_in:
+            raise DataError(
+                f"{name} has {n_features} features per row, but the model was trained with"
+                f" {self.n_features_in}: give the same features in the same order"
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model file; see `save_model`."""
+        from mllkm_scale.model.files import save_model
+
+        save_model(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Model:
+        """Read a model file; see `load_model`."""
+        from mllkm_scale.model.files import load_model
+
+        return load_model(path)
+
+    def _flat(self, scores: Array) -> Array:
+        return scores[:, 0] if self.n_machines == 1 else scores
+
+    def _scores(
+        self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None
+    ) -> NDArray[np.float64]:
+        """F (n, K); `first_row` and `name` are for messages."""
+        self.require_features(X.shape[1], name)
+        height = self.blocks.rows
+        F = np.empty((len(X), self.n_machines))
+
+        def evaluate(start: int) -> None:
+            rows = X[start : start + height]
+            block = np.zeros((height, self.n_features_in))
+            block[: len(rows)] = rows
+            _require_finite(block, first_row + start, name)
+            F[start : start + len(rows)] = self._decide(block)[: len(rows)]
+
+        with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(X) // height) or 1)) as team:
+            team.run(evaluate, range(0, len(X), height))
+        broken = np.flatnonzero(~np.isfinite(F).all(axis=1))
+        if len(broken):
+            raise DataError(
+                f"{name} has values too large to be squared at row {first_row + broken[0]} (0-based):"
+                " scale them as the training data was"
+            )
+        return F
+
+    def _decide(self, block: Array) -> Array:
+        F = np.zeros((len(block), self.n_machines))
+        # Overflow ends as a value that is not finite, whose row is named.
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self.preprocessor.transform(block, np.float64)
+            for start in range(0, self.n_kernels, self.blocks.kernels):
+                group = slice(start, start + self.blocks.kernels)
+                kernels = self.family.kernels(self.anchors[group], self.gammas[group])
+                F += kernels.decide(Z, self.coef[:, group], self.local_coef[:, group])
+        return F
+
+    def _require_agreement(self) -> None:
+        family = self.family
+        check_map(family.map)
+        if not 0 <= family.local_bias < np.inf:
+            raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
+        s, d = self.gammas.size, self.preprocessor.n_features_out
+        K = self.n_machines
+        needed = {
+            "anchors": (s, d),
+            "gammas": (s,),
+            "kernel_scale": (s,),
+            "weights": (K, s) if self.weights.ndim == 2 else (s,),
+            "coef": (K, s, d),
+            "local_coef": (K, s),
+        }
+        for name, shape in needed.items():
+            values = getattr(self, name)
+            if values.shape != shape or not values.size:
+                raise ParameterError(
+                    f"{name} has shape {values.shape}, but {len(self.classes)} classes, {s} kernels and {d}"
+                    f" features need {shape}: give arrays that agree"
+                )
+            if not np.isfinite(values).all():
+                raise ParameterError(f"{name} holds NaN or infinity: give finite numbers")
+            if name in ("gammas", "kernel_scale", "weights") and values.min() < 0:
+                raise ParameterError(f"{name} holds {values.min()}: give numbers that are not negative")
+
+
+def _class_labels(classes: ArrayLike) -> Array:
+    labels = np.ascontiguousarray(plain_text(np.asarray(classes), "classes"))
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU" or len(labels) < 2:
+        raise ParameterError(
+            f"classes have shape {labels.shape} and type {labels.dtype}: give at least two numbers or texts"
+        )
+    if not (labels[:-1] < labels[1:]).all():
+        raise ParameterError(
+            "classes are not in ascending order, each once: sort them, as encode_labels does"
+        )
+    return labels
+
+
+def _as_matrix(X: ArrayLike) -> Array:
+    if hasattr(X, "toarray"):
+        raise DataError("X is sparse, which is not supported: give a dense array, such as X.toarray()")
+    values = np.asarray(X)
+    if values.ndim != 2:
+        raise DataError(f"X has shape {values.shape}: it must have two axes, one row per sample")
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"X has type {values.dtype}: features must be real numbers; encode text as numbers")
+    return values
+
+
+def _require_finite(block: Array, first_row: int, name: str) -> None:
+    finite = np.isfinite(block)
+    if finite.all():
+        return
+    row, column = np.argwhere(~finite)[0]
+    what = "NaN" if np.isnan(block[row, column]) else "infinity"
+    raise DataError(
+        f"{name} has {what} at row {first_row + row}, column {column} (0-based):"
+        " remove or replace it, then predict"
+    )

@@ -1,0 +1,131 @@
+"""Every parameter of a training in one place: its default, what it means, and whether its value can work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.maps import MAPS
+from mllkm_scale.units import parse_bytes
+
+__all__ = ["PRESETS", "Params", "defaults", "resolve"]
+
+Choice = tuple[str, ...]
+
+
+def _param(default: Any, help: str, choices: Choice | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of a training; see the estimator's documentation for their meaning in full."""
+
+    C: float = _param(1.0, "weight of the hinge loss against the norm")
+    map: str = _param("gaussian", "conformal map of the kernels", MAPS)
+    componentwise: bool = _param(False, "one bump per component instead of one per kernel")
+    gammas: str | float | Sequence[float] = _param("auto", "scales of the bumps: numbers, or 'auto' from the distances")
+    anchors: str | int | NDArray[Any] = _param(
+        "all", "candidate anchors: 'all' samples, a number of random ones, 'kmeans:N' centres, or an array"
+    )
+    normalize: str | None = _param("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
+    local_bias: float | str = _param("auto", "square of the constant component of each kernel; 0 is the paper")
+    scaling: str = _param("standard", "scaling of the features", ("none", "standard", "minmax", "unit-norm"))
+    n_components: int | float | None = _param(None, "principal components kept, or their share of variance below 1")
+    whiten: bool = _param(False, "give each principal component unit variance")
+    multi_class: str = _param("shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr"))
+    strategy: str = _param("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
+    tol: float = _param(0.01, "relative duality gap over all candidate kernels at which training ends")
+    max_kernels: int | None = _param(None, "most kernels of the model")
+    max_rounds: int | None = _param(None, "most rounds of the outer loop")
+    time_limit: float | None = _param(None, "seconds after which the round under way is the last")
+    memory_budget: str | int = _param("2GB", "bound on the peak memory of the process, such as 1GB")
+    scratch_dir: str | None = _param(None, "folder for temporary files (default: the system's)")
+    random_state: int | None = _param(0, "seed of all random choices")
+    n_jobs: int | None = _param(-1, "threads; -1 for one a core")
+    verbose: int = _param(0, "1 prints a line a round")
+
+    @property
+    def budget_bytes(self) -> int:
+        """The memory budget in bytes."""
+        return parse_bytes(self.memory_budget)
+
+    def check(self) -> Params:
+        """Itself, if every value can work; otherwise a ParameterError that names the parameter."""
+        for spec in fields(self):
+            choices, value = spec.metadata["choices"], getattr(self, spec.name)
+            if choices is not None and (value if value is not None else "none") not in choices:
+                raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
+        _positive("C", self.C)
+        _positive("tol", self.tol)
+        for name in ("max_kernels", "max_rounds"):
+            _count(name, getattr(self, name))
+        if self.time_limit is not None:
+            _positive("time_limit", self.time_limit)
+        if self.local_bias != "auto" and not (_is_number(self.local_bias) and self.local_bias >= 0):  # type: ignore[operator]
+            raise ParameterError(f"local_bias={self.local_bias!r}: give a number that is not negative, or 'auto'")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
+            raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one a core")
+        _ = self.budget_bytes
+        return self
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def _positive(name: str, value: object) -> None:
+    if not _is_number(value) or not float(value) > 0:  # type: ignore[arg-type]
+        raise ParameterError(f"{name}={value!r}: give a positive number")
+
+
+def _count(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1):
+        raise ParameterError(f"{name}={value!r}: give a whole number from 1, or None for no limit")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {
+        "C": 100.0,
+        "gammas": tuple(float(g) for g in np.round(np.geomspace(0.01, 10.0, 10), 12)),
+        "normalize": None,
+        "local_bias": 0.0,
+        "scaling": "none",
+        "multi_class": "ovr",
+        "strategy": "paper",
+    }
+}
+"""Settings by name. "paper": C = 100, ten gammas over [0.01, 10], kernels as they are, Algorithm 2 as printed."""
+
+
+def defaults() -> dict[str, Any]:
+    """Name and default of every parameter."""
+    return {spec.name: spec.default for spec in fields(Params)}
+
+
+def resolve(preset: str | None = None, **given: Any) -> Params:
+    """Checked parameters: what is given and differs from its default wins over the preset, and the preset over defaults.
+
+    >>> resolve("paper", C=10.0).C, resolve("paper").C, resolve().C
+    (10.0, 100.0, 1.0)
+    """
+    if preset is not None and preset not in PRESETS:
+        raise ParameterError(f"preset={preset!r} is not known: choose one of {', '.join(PRESETS)}, or None")
+    standard = defaults()
+    if unknown := sorted(set(given) - set(standard)):
+        raise ParameterError(f"unknown parameter {unknown[0]!r}: known are {', '.join(standard)}")
+    changed = {name: value for name, value in given.items() if not _same(value, standard[name])}
+    params = replace(Params(), **{**(PRESETS[preset] if preset else {}), **changed})
+    if params.normalize == "none":
+        params = replace(params, normalize=None)
+    return params.check()
+
+
+def _same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(np.all(value == default))

@@ -1,0 +1,77 @@
+"""From the final states of the machines to the model: folded coefficients, weights, and what was proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.model.model import Model, ModelRecord
+from mllkm_scale.params import Params
+from mllkm_scale.run.machine import MachineState
+from mllkm_scale.run.problem import Problem
+
+__all__ = ["assemble", "plain_params"]
+
+Array = NDArray[Any]
+
+
+def assemble(
+    problem: Problem, states: Sequence[MachineState], objective: Objective, params: Params, status: str
+) -> tuple[Model, Array]:
+    """The model, and the duals (n, K) that its certificate rests on.
+
+    One machine has weights (s,). Several (one-vs-rest) are merged over the union of their kernels, and have
+    weights (K, s).
+    """
+    duals = np.concatenate([state.duals for state in states], axis=1)
+    used = [state.active[state.weights > 0] for state in states]
+    ids = np.unique(np.concatenate(used))
+    by_machine = np.zeros((len(states), len(ids)))
+    for k, state in enumerate(states):
+        by_machine[k, np.searchsorted(ids, used[k])] = state.weights[state.weights > 0]
+    weights = by_machine[0] if len(states) == 1 else by_machine
+    kernels = problem.grid.take(ids)
+    rows = np.flatnonzero(duals.any(axis=1))
+    support = problem.data.rows(rows).astype(np.float64)
+    coef, local_coef = kernels.coefficients(support, duals[rows] * problem.signs[rows], weights)
+    record = ModelRecord(
+        primal=objective.primal,
+        dual=objective.dual,
+        gap=objective.gap,
+        tol=params.tol,
+        status=status,
+        n_open=problem.grid.n_open,
+        n_train=problem.data.n_rows,
+        seed=problem.seed,
+        params=plain_params(params),
+    )
+    model = Model(
+        family=problem.grid.family,
+        classes=problem.classes,
+        anchors=kernels.anchors,
+        gammas=kernels.gammas,
+        kernel_scale=kernels.scales,
+        weights=weights,
+        coef=coef,
+        local_coef=local_coef,
+        preprocessor=problem.preprocessor,
+        certificate=record,
+    )
+    return model, duals
+
+
+def plain_params(params: Params) -> dict[str, Any]:
+    """Parameters as JSON holds them; an array of anchors is named by its shape."""
+    plain = asdict(params)
+    if not isinstance(plain["anchors"], str | int):
+        plain["anchors"] = f"array {np.shape(params.anchors)}"
+    for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "verbose", "memory_budget"):
+        del plain[name]  # they shape the run, not the model
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain.items()} | {
+        "gammas": params.gammas if isinstance(params.gammas, str) else np.ravel(params.gammas).tolist()
+    }

@@ -1,0 +1,60 @@
+"""What a training tells while it works; who listens decides how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Event", "Finished", "Listener", "Phase", "Round"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stage begins, such as "check", "prepare", "normalise" or "train"."""
+
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of the outer loop has ended with a certificate."""
+
+    number: int
+    primal: float
+    dual: float
+    gap: float
+    n_active: int  # kernels with a positive weight
+    n_open: int  # candidate kernels that the certificate covers
+    n_support: int  # samples with a nonzero dual
+    n_working: int  # working samples, summed over the classes
+    n_violating_samples: int
+    n_violating_kernels: int
+    inner_gap: float
+    inner_steps: int
+    solve_s: float
+    margins_s: float
+    scan_s: float
+    kernels_per_s: float
+    rss_bytes: int
+    budget_bytes: int
+    elapsed_s: float
+    left_s: float | None  # estimate of the time to the tolerance
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Training has ended; `status` says by which rule."""
+
+    status: str  # "converged", "max_rounds", "max_kernels", "time_limit", "stalled" or "interrupted"
+    gap: float
+    tol: float
+    n_kernels: int
+    n_rounds: int
+    peak_bytes: int
+    budget_bytes: int
+    elapsed_s: float
+
+
+Event = Phase | Round | Finished
+Listener = Callable[[Event], None]

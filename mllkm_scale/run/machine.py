@@ -1,0 +1,87 @@
+"""The solver of one machine: a column of signs (one-vs-rest) or all of them (shared weights), and its saved state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import BudgetError, CheckpointError
+from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.paper import GridFamily, PaperMKL, PaperState
+from mllkm_scale.mkl.sequential import SequentialMKL, Settings, State
+from mllkm_scale.params import Params
+from mllkm_scale.run.plan import Plan
+from mllkm_scale.run.problem import Problem
+from mllkm_scale.scan.local import LocalScanner
+from mllkm_scale.team import Team
+from mllkm_scale.units import format_bytes
+
+__all__ = ["MachineState", "make_machine", "state_arrays", "state_from_arrays"]
+
+Array = NDArray[Any]
+SINGLE_PRECISION_TOL = 1e-3  # tighter tolerances are certified in double precision throughout
+
+
+class MachineState(Protocol):
+    """What every strategy keeps between rounds; the model is made of it."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def active(self) -> Array: ...
+    @property
+    def weights(self) -> Array: ...
+    @property
+    def duals(self) -> Array: ...
+
+
+def make_machine(
+    problem: Problem, signs: Array, params: Params, plan: Plan, team: Team, poll: Callable[[], None]
+) -> SequentialMKL | PaperMKL:
+    """The strategy that the parameters ask for, on these columns of signs."""
+    if params.strategy == "paper":
+        n = problem.data.n_rows
+        gram_bytes = 8 * n * (2 * n + 3 * problem.data.n_features)
+        if gram_bytes > plan.inner_bytes:
+            raise BudgetError(
+                f"strategy='paper' keeps {n} x {n} Gram matrices, {format_bytes(gram_bytes)}, and the budget leaves"
+                f" {format_bytes(plan.inner_bytes)}: use strategy='working-sets', or a larger memory_budget"
+            )
+        X = problem.data.rows(np.arange(n)).astype(np.float64)
+        return PaperMKL(GridFamily(problem.grid), X, signs, params.C, params.tol, seed=problem.seed, poll=poll)
+    dtype = np.dtype(np.float32 if params.tol >= SINGLE_PRECISION_TOL else np.float64)
+    inner = InnerMKL(
+        problem.data,
+        signs,
+        params.C,
+        plan.inner_bytes,
+        plan.disk_bytes,
+        None if params.scratch_dir is None else Path(params.scratch_dir),
+        problem.seed,
+        team,
+        poll,
+    )
+    scanner = LocalScanner(problem.grid, team, dtype, poll)
+    settings = Settings(C=params.C, tol=params.tol, seed=problem.seed)
+    return SequentialMKL(problem.data, signs, problem.grid, scanner, inner, settings, poll)
+
+
+def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:
+    """The state as plain arrays, scalars included."""
+    return {f"{prefix}{spec.name}": np.asarray(getattr(state, spec.name)) for spec in dataclasses.fields(state)}
+
+
+def state_from_arrays(kind: type[Any], arrays: Mapping[str, Array], prefix: str) -> Any:
+    """The state that `state_arrays` was called on, bit for bit."""
+    values = {}
+    for spec in dataclasses.fields(kind):
+        name = f"{prefix}{spec.name}"
+        if name not in arrays:
+            raise CheckpointError(f"the checkpoint has no array {name!r}: train anew with --overwrite")
+        values[spec.name] = arrays[name] if arrays[name].ndim else arrays[name].item()
+    return kind(**values)

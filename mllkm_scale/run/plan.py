@@ -1,0 +1,200 @@
+"""The budget plan: where every byte goes, by arithmetic over sizes, before anything is allocated.
+
+The fixed parts are bounded by the sizes of the data; what they leave of the budget belongs to the inner problem, whose
+form is chosen for the working sets that are expected here, and again in each round for those that there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.labels import encode_labels
+from mllkm_scale.errors import BudgetError, ParameterError
+from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
+from mllkm_scale.params import Params
+from mllkm_scale.scan.local import block_bytes
+from mllkm_scale.team import n_threads
+from mllkm_scale.units import format_bytes
+
+__all__ = ["BASE_BYTES", "Plan", "Sizes", "make_plan", "plan_for"]
+
+BASE_BYTES = 330_000_000
+"""Interpreter, libraries and compiled functions, as measured; the allocator's slack included."""
+
+_LEAST_INNER_BYTES = 24_000_000
+_EXPECTED_KERNELS = 500
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the plan is a function of."""
+
+    n_rows: int
+    n_features_in: int
+    n_features: int  # after projection
+    itemsize: int  # of the prepared data
+    n_outputs: int  # K: columns of signs and duals
+    n_anchors: int
+    n_gammas: int
+    componentwise: bool
+    threads: int
+    read_bytes: int = 0  # that reading a chunk takes beside the chunk
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of (what, bytes, note), and the choices that they rest on."""
+
+    sizes: Sizes
+    rows: tuple[tuple[str, int, str], ...]
+    in_memory: bool
+    inner_bytes: int
+    disk_bytes: int
+    budget_bytes: int
+    expected: Choice
+
+    @property
+    def inner(self) -> str:
+        """The form expected of the inner problem: "dense", "features" or "tiles"."""
+        return self.expected.form
+
+    @property
+    def reason(self) -> str:
+        return self.expected.reason
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(size for _, size, _ in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "budget_bytes": self.budget_bytes,
+            "total_bytes": self.total_bytes,
+            "inner": self.inner,
+            "reason": self.reason,
+            "inner_bytes": self.inner_bytes,
+            "disk_bytes": self.disk_bytes,
+            "prepared_data": "memory" if self.in_memory else "disk",
+            "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
+            "sizes": asdict(self.sizes),
+        }
+
+    def as_text(self) -> str:
+        """A table for people."""
+        width = max(len(what) for what, _, _ in self.rows)
+        lines = [f"{what:<{width}}  {format_bytes(size):>9}  {note}" for what, size, note in self.rows]
+        lines.append(f"{'total':<{width}}  {format_bytes(self.total_bytes):>9}  of {format_bytes(self.budget_bytes)}")
+        lines.append(f"inner form: {self.inner} ({self.reason})")
+        return "\n".join(lines)
+
+
+def make_plan(dataset: Dataset, params: Params) -> Plan:
+    """The plan for training on this data set; reads nothing but its labels."""
+    classes, _ = encode_labels(dataset.labels())
+    return plan_for(sizes_of(dataset, params, len(classes)), params.budget_bytes, scratch_dir=params.scratch_dir)
+
+
+def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
+    """Sizes of the problem that these parameters make of the data set."""
+    d = dataset.n_features
+    components = params.n_components
+    if components is None or isinstance(components, float | np.floating):
+        n_features = d  # a share of variance may keep all of them
+    else:
+        n_features = int(components)
+    shared = params.multi_class == "shared" and n_classes > 2
+    return Sizes(
+        n_rows=dataset.n_rows,
+        n_features_in=d,
+        n_features=n_features,
+        itemsize=dataset.work_dtype.itemsize,
+        n_outputs=n_classes if shared else 1,
+        n_anchors=_n_anchors(params.anchors, dataset.n_rows),
+        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        componentwise=params.componentwise,
+        threads=n_threads(params.n_jobs),
+        read_bytes=dataset.buffer_bytes + (4 * 8 * d * d if components is not None else 0),
+    )
+
+
+def _n_anchors(anchors: Any, n_rows: int) -> int:
+    if isinstance(anchors, str):
+        if anchors == "all":
+            return n_rows
+        kind, _, count = anchors.partition(":")
+        if kind != "kmeans" or not count.isdigit() or int(count) < 1:
+            raise ParameterError(f"anchors={anchors!r}: give 'all', a number, 'kmeans:N' or an array")
+        return min(int(count), n_rows)
+    if isinstance(anchors, int | np.integer) and not isinstance(anchors, bool):
+        if anchors < 1:
+            raise ParameterError(f"anchors={anchors!r}: at least one anchor is needed")
+        return min(int(anchors), n_rows)
+    return len(np.atleast_2d(np.asarray(anchors)))
+
+
+def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, scratch_dir: str | None = None) -> Plan:
+    """The plan for these sizes, or a BudgetError that names the least budget that works."""
+    n, d, K = sizes.n_rows, sizes.n_features, sizes.n_outputs
+    chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    chunk = 3 * chunk_rows * sizes.n_features_in * 8 + sizes.read_bytes
+    fixed = [
+        ("interpreter and libraries", base_bytes, "measured"),
+        ("reading and preprocessing", chunk, f"chunks of {chunk_rows} rows, covariance if projected"),
+        ("duals, signs and margins", n * K * 41, f"{n} samples x {K} outputs"),
+        ("kernel scales", sizes.n_anchors * (8 * sizes.n_gammas + 32), f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
+        ("scan", _scan_bytes(sizes), f"{sizes.threads} threads, distances in blocks; support rows"),
+    ]
+    data_bytes = n * d * sizes.itemsize
+    used = sum(size for _, size, _ in fixed)
+    least = used + _LEAST_INNER_BYTES + tile_bytes(_expected(sizes, kernels=100))
+    if budget_bytes < least:
+        raise BudgetError(
+            f"memory_budget={format_bytes(budget_bytes)} is too small for {n} x {sizes.n_features_in} samples:"
+            f" at least {format_bytes(-(-least // 10**7) * 10**7)} is needed (or fewer threads, components or anchors)"
+        )
+    in_memory = data_bytes <= 0.5 * (budget_bytes - least)
+    if in_memory:
+        fixed.append(("prepared data", data_bytes, "in memory"))
+        used += data_bytes
+    else:
+        fixed.append(("prepared data", 0, f"{format_bytes(data_bytes)} on disk"))
+    inner_bytes = int(0.9 * (budget_bytes - used))
+    disk_bytes = _disk_quota(scratch_dir, budget_bytes)
+    choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
+    fixed.append(("inner problem", inner_bytes, f"{choice.form}, expected {format_bytes(choice.bytes)}"))
+    fixed.append(("reserve", budget_bytes - used - inner_bytes, "a tenth of what the inner problem could have"))
+    return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
+
+
+def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
+    """Working sets as they were seen on real data: a few hundred samples and an eighth of the rest."""
+    working = min(sizes.n_rows, 200 + sizes.n_rows // 8)
+    kernels = min(kernels, sizes.n_anchors * sizes.n_gammas)
+    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, sizes.threads)
+
+
+def _scan_bytes(sizes: Sizes) -> int:
+    n_support = min(sizes.n_rows, 400 + sizes.n_rows // 2)
+    support = n_support * sizes.n_features * (8 + 4 + 8) + n_support * sizes.n_outputs * 16
+    reference = min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
+    return sizes.threads * block_bytes(n_support, sizes.n_features) + support + reference
+
+
+def _disk_quota(scratch_dir: str | None, budget_bytes: int) -> int:
+    """Bytes for tiles on disk: four budgets, if a scratch folder was given and half its free space allows."""
+    if scratch_dir is None:
+        return 0
+    import shutil
+
+    folder = Path(scratch_dir)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return int(min(4 * budget_bytes, 0.5 * shutil.disk_usage(folder).free))

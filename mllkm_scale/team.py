@@ -1,0 +1,70 @@
+"""A few threads that work on independent tasks of a fixed grid, with results in the order of the tasks.
+
+Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend on the number of threads: so do not the bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+__all__ = ["Team", "n_threads", "one_blas_thread"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads that `n_jobs` means: None is 1, and negative numbers count back from the number of cores."""
+    if n_jobs is None:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, n_jobs if n_jobs > 0 else cores + 1 + n_jobs)
+
+
+def one_blas_thread() -> Any:
+    """Context in which BLAS runs on the thread that calls it; for the whole process, so enter it once."""
+    return threadpool_limits(limits=1, user_api="blas")
+
+
+class Team:
+    """`size` threads; a team of one runs its tasks where it is called."""
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self._pool = ThreadPoolExecutor(size) if size > 1 else None
+
+    def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """Results in the order of the tasks; at most twice as many as there are threads are under way."""
+        if self._pool is None:
+            yield from map(work, tasks)
+            return
+        waiting: deque[Future[Result]] = deque()
+        for task in tasks:
+            waiting.append(self._pool.submit(work, task))
+            if len(waiting) >= 2 * self.size:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def run(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
+        """All results, when all tasks are done."""
+        return list(self.map(work, tasks))
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

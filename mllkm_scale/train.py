@@ -1,0 +1,285 @@
+"""`train`: the whole way of the data, from a data set to a model with its certificate."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale import __version__
+from mllkm_scale.data import Dataset
+from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.mkl.paper import PaperState
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.sequential import State
+from mllkm_scale.model.model import Model
+from mllkm_scale.params import Params, resolve
+from mllkm_scale.run.assembly import assemble, plain_params
+from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.events import Finished, Listener, Phase, Round
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
+from mllkm_scale.run.memory import peak_bytes, rss_bytes
+from mllkm_scale.run.plan import Plan, make_plan
+from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.team import Team, n_threads, one_blas_thread
+
+__all__ = ["TrainResult", "train"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A model, the duals (n, K) of its certificate, and how it came about."""
+
+    model: Model
+    duals: Array
+    history: tuple[Round, ...]
+    status: str
+    plan: Plan
+    peak_bytes: int
+
+
+def train(
+    dataset: Dataset,
+    *,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    preset: str | None = None,
+    **params: Any,
+) -> TrainResult:
+    """Train a machine on a data set, within a memory budget, to a certified duality gap.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Samples and labels, on disk or in memory.
+    run_dir : path, optional
+        Folder for the model, a checkpoint after each round, the history, the plan and the log.
+    resume : bool
+        Go on from the checkpoint in `run_dir`; the result has the bits of a training that was never interrupted.
+    overwrite : bool
+        Replace the training that `run_dir` holds.
+    listener : callable, optional
+        Is told every `Event` of the training.
+    should_stop : callable, optional
+        Asked often; when it returns true, training ends with InterruptedTraining, and can be resumed.
+    preset : str, optional
+        "paper" for the paper's setting; parameters that are given win over it.
+    **params
+        The parameters of `MLLKMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> result = train(Dataset.from_arrays(*load_iris(return_X_y=True)), n_jobs=1)
+    >>> result.status, result.model.certificate.gap <= 0.01
+    ('converged', True)
+    """
+    settings = resolve(preset, **params)
+    with ExitStack() as stack:
+        plan = make_plan(dataset, settings)
+        folder = None
+        if run_dir is not None:
+            open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
+            folder = stack.enter_context(open_folder(run_dir))
+        listeners = [listener, PlainProgress() if settings.verbose else None, folder and folder.record]
+        stack.enter_context(one_blas_thread())
+        team = stack.enter_context(Team(n_threads(settings.n_jobs)))
+        training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
+        if folder is not None and not resume:
+            folder.write_json("plan.json", plan.as_dict())
+        return training.run(dataset, resume)
+
+
+class Training:
+    """One training under way: its machines in turn, their limits, checkpoints and events."""
+
+    def __init__(
+        self,
+        params: Params,
+        plan: Plan,
+        team: Team,
+        listener: Listener,
+        folder: RunFolder | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> None:
+        self.params, self.plan, self.team, self.folder = params, plan, team, folder
+        self.listener, self.should_stop = listener, should_stop
+        self.started = time.perf_counter()
+        self.elapsed_before = 0.0
+        self.history: list[Round] = []
+        self.states: list[Any] = []  # of the machines, the last one perhaps under way
+        self.objectives: list[Objective] = []  # certified by their last rounds
+
+    def run(self, dataset: Dataset, resume: bool) -> TrainResult:
+        problem = build_problem(dataset, self.params, self.plan, self.listener, self.team, self.poll)
+        try:
+            if resume:
+                self.restore(problem)
+            self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
+            statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+            status = next((s for s in statuses if s != "converged"), "converged")
+            total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+            model, duals = assemble(problem, self.states, total, self.params, status)
+        finally:
+            problem.close()
+        return self.finish(model, duals, status)
+
+    def columns(self, problem: Problem) -> list[Array]:
+        """Signs of each machine: all columns together (shared weights), or one machine a column."""
+        if self.params.multi_class == "shared":
+            return [problem.signs]
+        return [problem.signs[:, [k]] for k in range(problem.signs.shape[1])]
+
+    def train_machine(self, problem: Problem, number: int) -> str:
+        """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
+        signs = self.columns(problem)[number]
+        machine = make_machine(problem, signs, self.params, self.plan, self.team, self.poll)
+        status = self.limit(number)
+        if status is None:
+            state = self.states[number] if number < len(self.states) else None
+            for after, certificate in machine.rounds(state):
+                self.remember(number, after, certificate)
+                self.report(problem, after, certificate)
+                self.checkpoint(problem)
+                status = self.limit(number)
+                if status is not None:
+                    break
+        most = self.params.max_kernels
+        if most is not None and np.count_nonzero(self.states[number].weights) > most:
+            after, certificate = next(machine.rounds(machine.truncated(self.states[number], most)))
+            self.remember(number, after, certificate)
+            self.report(problem, after, certificate)
+            status = "converged" if certificate.gap <= self.params.tol else "max_kernels"
+        return status or "stalled"
+
+    def limit(self, number: int) -> str | None:
+        """The rule by which this machine is to end now, if any."""
+        if number >= len(self.states):
+            return None
+        if self.objectives[number].gap <= self.params.tol:
+            return "converged"
+        if self.params.max_rounds is not None and self.states[number].round >= self.params.max_rounds:
+            return "max_rounds"
+        if self.params.time_limit is not None and self.elapsed_s() >= self.params.time_limit:
+            return "time_limit"
+        return None
+
+    def remember(self, number: int, state: Any, certificate: Objective) -> None:
+        self.states[number:] = [state]
+        self.objectives[number:] = [Objective(certificate.primal, certificate.dual)]
+
+    def elapsed_s(self) -> float:
+        return self.elapsed_before + time.perf_counter() - self.started
+
+    def poll(self) -> None:
+        """Called often while a round is under way."""
+        if self.should_stop is not None and self.should_stop():
+            done = sum(state.round for state in self.states)
+            kept = f"the checkpoint of round {done} is kept" if self.folder and done else "no round had ended"
+            raise InterruptedTraining(f"training was interrupted: {kept}")
+
+    def report(self, problem: Problem, state: Any, certificate: Any) -> None:
+        number = len(self.history) + 1
+        event = Round(
+            number=number,
+            primal=certificate.primal,
+            dual=certificate.dual,
+            gap=certificate.gap,
+            n_active=certificate.n_active,
+            n_open=problem.grid.n_open,
+            n_support=certificate.n_support,
+            n_working=certificate.n_working,
+            n_violating_samples=certificate.n_violating_samples,
+            n_violating_kernels=certificate.n_violating_kernels,
+            inner_gap=certificate.inner_gap,
+            inner_steps=certificate.inner_steps,
+            solve_s=certificate.solve_s,
+            margins_s=certificate.margins_s,
+            scan_s=certificate.scan_s,
+            kernels_per_s=problem.grid.n_open / max(certificate.scan_s, 1e-9),
+            rss_bytes=rss_bytes(),
+            budget_bytes=self.plan.budget_bytes,
+            elapsed_s=self.elapsed_s(),
+            left_s=None,
+        )
+        self.history.append(replace(event, left_s=time_left([*self.history, event], self.params.tol)))
+        self.listener(self.history[-1])
+
+    def checkpoint(self, problem: Problem) -> None:
+        if self.folder is None:
+            return
+        arrays: dict[str, Array] = {}
+        for k, state in enumerate(self.states):
+            arrays |= state_arrays(state, f"machine{k}_")
+        header = {
+            "elapsed_s": self.elapsed_s(),
+            "objectives": [[o.primal, o.dual] for o in self.objectives],
+        }
+        save_checkpoint(
+            self.folder.checkpoint,
+            fingerprint=problem.fingerprint,
+            round=len(self.history),
+            header=header,
+            arrays=arrays,
+        )
+
+    def restore(self, problem: Problem) -> None:
+        """Take up the states, certificates and history of the checkpoint."""
+        assert self.folder is not None
+        header, arrays = load_checkpoint(self.folder.checkpoint, problem.fingerprint)
+        kind = PaperState if self.params.strategy == "paper" else State
+        self.objectives = [Objective(*pair) for pair in header["objectives"]]
+        self.states = [state_from_arrays(kind, arrays, f"machine{k}_") for k in range(len(self.objectives))]
+        self.history = list(self.folder.cut_history(header["round"]))
+        self.elapsed_before = header["elapsed_s"]
+
+    def finish(self, model: Model, duals: Array, status: str) -> TrainResult:
+        peak = peak_bytes()
+        finished = Finished(
+            status=status,
+            gap=model.certificate.gap,
+            tol=self.params.tol,
+            n_kernels=len(model.gammas),
+            n_rounds=len(self.history),
+            peak_bytes=peak,
+            budget_bytes=self.plan.budget_bytes,
+            elapsed_s=self.elapsed_s(),
+        )
+        if self.folder is not None:
+            model.save(self.folder.model)
+            run = {
+                "version": __version__,
+                "parameters": plain_params(self.params),
+                "plan": self.plan.as_dict(),
+                "result": vars(finished),
+            }
+            self.folder.write_json("run.json", run)
+        self.listener(finished)
+        return TrainResult(model, duals, tuple(self.history), status, self.plan, peak)
+
+
+def time_left(history: list[Round], tol: float) -> float | None:
+    """Seconds until the gap is at `tol`, if it goes on falling by the factor of the last rounds."""
+    last = history[-1]
+    if last.gap <= tol:
+        return 0.0
+    before = history[max(0, len(history) - 4)]
+    rounds = last.number - before.number
+    if rounds < 1 or not 0 < last.gap < before.gap:
+        return None
+    rate = math.log(before.gap / last.gap) / rounds
+    return math.log(last.gap / tol) / rate * (last.elapsed_s - before.elapsed_s) / rounds

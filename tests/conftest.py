@@ -1,0 +1,67 @@
+"""What tests of several folders share: real data, small problems, and the independent reference for MKL."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+
+ROOT = Path(__file__).parent.parent
+EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], tuple[np.ndarray, np.ndarray]]:
+    """X and y of a data set by name: one that scikit-learn brings along, or NAME.npz in the folder MLLKM_DATA."""
+
+    def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+        if name in EMBEDDED:
+            X, y = EMBEDDED[name](return_X_y=True)
+            return X, y
+        folder = Path(os.environ.get("MLLKM_DATA", ROOT.parent / "shared" / "data"))
+        path = folder / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(f"{name}.npz is not in the folder MLLKM_DATA")
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["X"], arrays["y"]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def small_problem(
+    real_data: Callable[[str], tuple[np.ndarray, np.ndarray]],
+) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """`n` standardised random rows of a data set, and the signs (n, K): one class for two labels, else one a label."""
+
+    def make(name: str, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        X, y = real_data(name)
+        rows = np.random.default_rng(seed).permutation(len(X))[:n]
+        X, y = X[rows].astype(np.float64), y[rows]
+        X = X[:, X.std(axis=0) > 0]
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        labels = np.unique(y)
+        positive = labels[1:] if len(labels) == 2 else labels
+        return X, np.where(y[:, None] == positive, 1.0, -1.0)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mkl_reference() -> ModuleType:
+    """The module tests/reference/mkl_by_cvxpy.py."""
+    name = "mkl_by_cvxpy"
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "reference" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
