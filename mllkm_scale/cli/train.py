@@ -62,8 +62,8 @@ def train(
     """Train on the data sets X and y of DATA, an HDF5 file or zarr group; the model is RUN/model.mllkm.
 
     Training ends when the duality gap over all candidate kernels is proved to be at most --tol; its memory
-    stays within --memory. Ctrl-C or SIGTERM ends it at the next safe point, and --resume goes on from the last
-    round to the same result. If DATA holds X_test and y_test too, the model is evaluated on them at the end.
+    stays within --memory. Ctrl-C or SIGTERM ends it at the next safe point, and --resume goes on from there
+    to the same result. If DATA holds X_test and y_test too, the model is evaluated on them at the end.
 
     \b
     Examples:

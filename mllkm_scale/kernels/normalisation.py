@@ -19,7 +19,7 @@ __all__ = ["MIN_REACH", "REFERENCE_ROWS", "trace_scales"]
 
 Array = NDArray[Any]
 
-MIN_REACH = 5.0
+MIN_REACH = 10.0
 _BLOCK_BYTES = 4 << 20
 REFERENCE_ROWS = 4096
 """At most so many training rows are the sample over which the mean diagonal is taken."""

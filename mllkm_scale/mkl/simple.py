@@ -43,6 +43,7 @@ def simple_mkl(
             if svm_tol <= 1e-3 * tol:
                 break  # the line search sees nothing but the rounding of the SVMs
             svm_tol *= 0.1
+            now = oracle.evaluate(now.weights, svm_tol)  # J is compared at one precision
     return Solution(now.weights, np.concatenate(now.duals), now.objective, step)
 
 

@@ -34,7 +34,7 @@ def plan_blocks(n_kernels: int, n_features_in: int, n_features: int, componentwi
     >>> plan_blocks(1000, 784, 50, componentwise=False)
     BlockPlan(rows=64, kernels=1000, block_bytes=2765824)
     >>> plan_blocks(5000, 784, 50, componentwise=True)
-    BlockPlan(rows=16, kernels=1285, block_bytes=33862912)
+    BlockPlan(rows=16, kernels=1285, block_bytes=33861376)
     """
     # Distances, bumps and inner products; component-wise: offsets, their squares, bumps and features.
     cell_bytes = 8 * 4 * (n_features + 1) if componentwise else 8 * 3

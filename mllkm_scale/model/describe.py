@@ -45,8 +45,8 @@ class HeavyKernel:
 class Description:
     """A model in numbers.
 
-    `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what predicting
-    takes beside them for each thread. A predicted row costs `multiply_adds`, and `bumps` values of the map h.
+    `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what a thread
+    that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h.
     """
 
     map: str
@@ -95,6 +95,14 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         Its file, whose size is to be told.
     heaviest : int
         How many of the kernels with the largest weights to list.
+
+    Examples
+    --------
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> facts = describe(MLLKMClassifier(map="squared").fit(X, y).model_)
+    >>> facts.family.split(",")[0], facts.preprocessing, facts.classes
+    ('squared', 'standard scaling', ('far', 'near'))
     """
     s, d = model.anchors.shape
     K, d_in = model.n_machines, model.n_features_in
@@ -183,7 +191,7 @@ def _lines(facts: Description) -> list[str]:
         "gap": f"{record.gap:.3%} (asked for {record.tol:.3%}), {record.status}",
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
         "file": "not saved" if facts.file_bytes is None else format_bytes(facts.file_bytes),
-        "memory": f"{format_bytes(facts.memory_bytes)}, and to predict {format_bytes(facts.block_bytes)} a thread",
+        "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} to predict",
         "cost of a row": f"{facts.multiply_adds:,} multiply-adds, {facts.bumps:,} bumps",
         "sha256": facts.checksum,
     }

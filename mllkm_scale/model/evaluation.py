@@ -91,6 +91,14 @@ def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Ev
     ------
     DataError
         If there are no labels, or one that the model does not know.
+
+    Examples
+    --------
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> evaluate(model, Dataset.from_arrays(X, y)).confusion.tolist()
+    [[2, 0], [0, 2]]
     """
     model.require_features(dataset.n_features, dataset.name)
     truth = _codes(model.classes, dataset.labels(), dataset.label_name)

@@ -31,6 +31,18 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     ------
     ScratchError
         If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/a.mllkm")
+    ...     loaded = load_model(f"{folder}/a.mllkm")
+    >>> loaded.predict([[1.0, 0.0], [4.0, 4.0]]).tolist()
+    ['near', 'far']
     """
     write_sealed(path, kind=KIND, version=VERSION, header=_header(model), arrays=model_arrays(model))
 

@@ -79,7 +79,10 @@ class Model:
         object.__setattr__(self, "classes", _class_labels(self.classes))
         # C order throughout: a product has other bits if a factor lies in memory otherwise.
         for name in ("anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+            values = np.asarray(getattr(self, name))
+            if values.dtype.kind not in "fiu":
+                raise ParameterError(f"{name} has type {values.dtype}: give real numbers")
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
         self._require_agreement()
 
     @property
@@ -190,8 +193,8 @@ class Model:
         broken = np.flatnonzero(~np.isfinite(F).all(axis=1))
         if len(broken):
             raise DataError(
-                f"{name} has values too large to be squared at row {first_row + broken[0]} (0-based):"
-                " scale them as the training data was"
+                f"{name} has values too large to compute with at row {first_row + broken[0]} (0-based):"
+                " give them in the units of the training data"
             )
         return F
 

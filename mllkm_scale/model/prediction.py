@@ -76,6 +76,21 @@ def predict_file(
         If the target exists, is the source, or is not named as an HDF5 file.
     ScratchError
         If the target cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], [1, 1, 2, 2]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with h5py.File(f"{folder}/rows.h5", "w") as file:
+    ...         file["X"] = X
+    ...     summary = predict_file(model, f"{folder}/rows.h5", f"{folder}/labels.h5")
+    ...     with h5py.File(f"{folder}/labels.h5") as file:
+    ...         labels = file["prediction"][:].tolist()
+    >>> labels, summary.counts
+    ([1, 1, 2, 2], (2, 2))
     """
     origin, goal = Path(source).absolute(), Path(target).absolute()
     if goal.suffix.lower() not in (".h5", ".hdf5"):

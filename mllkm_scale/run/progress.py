@@ -42,7 +42,7 @@ __all__ = [
 
 MODES = ("auto", "plain", "json", "quiet")
 REFRESH_PER_S = 2
-BAR_WIDTH = 16
+BAR_WIDTH = 10
 
 
 class Progress:
@@ -140,7 +140,13 @@ class RichProgress(Progress):
     def __init__(self, stream: TextIO | None = None, *, tol: float | None = None) -> None:
         from rich.console import Console
 
-        self._console = Console(file=stream or sys.stderr, highlight=False)
+        class SilentAfterBrokenPipe(Console):
+            """Rich's own console ends the program."""
+
+            def on_broken_pipe(self) -> None:
+                self.quiet = True
+
+        self._console = SilentAfterBrokenPipe(file=stream or sys.stderr, highlight=False)
         self._tol = tol
         self._live: Live | None = None
         self._silent = False
@@ -180,6 +186,8 @@ class RichProgress(Progress):
             self._console.print(_heading(), style="bold", no_wrap=True, crop=True)
         self._round, self._round_ended_s = event, time.monotonic()
         self._console.print(_row(event), no_wrap=True, crop=True)
+        if self._live is not None:
+            self._live.refresh()
 
     def _start(self) -> None:
         from rich.live import Live
@@ -214,7 +222,7 @@ class RichProgress(Progress):
         signs = "━╌" if self._console.encoding.startswith("utf") else "#-"
         return Text.assemble(
             (_bar(last.gap, self._first_gap, self._tol, signs), "cyan"),
-            f" round {last.number + 1} ...  {_percent(last.gap)}{against},"
+            f" round {last.number + 1}: {_percent(last.gap)}{against},"
             f" {format_bytes(rss_bytes())} of {format_bytes(last.budget_bytes)},"
             f" {elapsed}, left {_clock(left_s)}",
             no_wrap=True,

@@ -29,8 +29,10 @@ def epoch_orders(n: int, epochs: int, *key: int) -> Array:
 def _step(output: float, sign: float, dual: float, diagonal: float, C: float) -> tuple[float, float]:
     """New dual of a sample, and its violation; (dual, 0) if the sample is to be skipped."""
     g = 1.0 - sign * output
-    if diagonal <= 0.0 or g == 0.0 or (g > 0.0 and dual >= C) or (g < 0.0 and dual <= 0.0):
+    if g == 0.0 or (g > 0.0 and dual >= C) or (g < 0.0 and dual <= 0.0):
         return dual, 0.0
+    if diagonal <= 0.0:  # no kernel reaches the sample: g / K_ii is infinite, and its dual goes to the bound
+        return (C if g > 0.0 else 0.0), abs(g)
     return max(0.0, min(dual + g / diagonal, C)), abs(g)
 
 

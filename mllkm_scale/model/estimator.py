@@ -1,0 +1,199 @@
+"""`MLLKMClassifier`: the scikit-learn estimator, a thin coat over `train`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mllkm_scale.data import Dataset
+from mllkm_scale.model.model import Model
+from mllkm_scale.params import defaults
+from mllkm_scale.train import train
+
+__all__ = ["MLLKMClassifier"]
+
+Array = NDArray[Any]
+
+
+class MLLKMClassifier(ClassifierMixin, BaseEstimator):
+    """Multiple Locally Linear Kernel Machine.
+
+    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point; anchors and widths are chosen
+    by l1 multiple kernel learning over one kernel per training sample and scale, with a certified duality gap.
+
+    Parameters
+    ----------
+    C : float
+        Weight of the hinge loss against the norm.
+    map : {"gaussian", "exponential", "linear", "squared"}
+        The conformal map h: shape of the bumps.
+    componentwise : bool
+        One bump per component: the machine is then a sum of functions of single features.
+    gammas : "auto", float or list of float
+        Scales of the bumps. "auto" spreads half-widths around the median distance of the data;
+        `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
+    anchors : "all", int, "kmeans:N" or array (m, n_features)
+        Candidate anchors: all training samples, a number of random ones, k-means centres, or those given.
+    normalize : {"trace", None}
+        Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are left out.
+    local_bias : "auto" or float
+        Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
+    scaling : {"standard", "minmax", "unit-norm", "none"}
+        Scaling of the features; part of the model.
+    n_components : int, float or None
+        Principal components kept after the scaling, or their share of variance if below 1.
+    whiten : bool
+        Give each principal component unit variance.
+    multi_class : {"shared", "ovr"}
+        Whether all classes share the kernel weights, or each has a machine of its own.
+    strategy : {"working-sets", "paper"}
+        Two working sets and a second-order solver, or Algorithm 2 of the paper as printed.
+    tol : float
+        Certified relative duality gap, over all candidate kernels, at which training ends.
+    max_kernels, max_rounds, time_limit : int, int, float or None
+        Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
+    memory_budget : str or int
+        Bound on the peak resident memory of the process, such as "1GB".
+    scratch_dir : str or None
+        Folder for temporary files: prepared data and Gram tiles that do not fit the budget.
+    random_state : int or None
+        Seed; the same seed gives the same bits.
+    n_jobs : int or None
+        Threads; -1 for one a core. The result does not depend on it.
+    verbose : int
+        1 prints a line a round.
+    preset : {None, "paper"}
+        "paper" is the paper's setting; parameters that differ from their defaults win over it.
+
+    Attributes
+    ----------
+    classes_ : array (c,)
+    anchors_ : array (s, d)
+        Anchors of the kernels that survived, in the space after scaling and projection.
+    gammas_, kernel_scale_ : arrays (s,)
+        Scale of each bump, and the factor of each kernel (its normalisation).
+    weights_ : array (s,)
+        Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
+    duals_ : array (n, K)
+        alpha of every training sample; K is 1 for two classes.
+    coef_, local_coef_ : arrays (K, s, d) and (K, s)
+        f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    primal_, dual_, gap_ : float
+        Certified bounds on the optimum over all candidate kernels, and their relative gap.
+    n_open_ : int
+        Number of candidate kernels.
+    history_ : list of dict
+        One record a round.
+    status_ : str
+        "converged", or the limit that ended training.
+    model_ : Model
+        What can be saved, loaded and exported.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> machine = MLLKMClassifier(n_jobs=1).fit(X[:400], y[:400])
+    >>> machine.score(X[400:], y[400:]) > 0.95, machine.gap_ <= 0.01
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        map: str = "gaussian",
+        componentwise: bool = False,
+        gammas: str | float | Sequence[float] = "auto",
+        anchors: str | int | Array = "all",
+        normalize: str | None = "trace",
+        local_bias: float | str = "auto",
+        scaling: str = "standard",
+        n_components: int | float | None = None,
+        whiten: bool = False,
+        multi_class: str = "shared",
+        strategy: str = "working-sets",
+        tol: float = 0.01,
+        max_kernels: int | None = None,
+        max_rounds: int | None = None,
+        time_limit: float | None = None,
+        memory_budget: str | int = "2GB",
+        scratch_dir: str | None = None,
+        random_state: int | None = 0,
+        n_jobs: int | None = -1,
+        verbose: int = 0,
+        preset: str | None = None,
+    ) -> None:
+        self.C = C
+        self.map = map
+        self.componentwise = componentwise
+        self.gammas = gammas
+        self.anchors = anchors
+        self.normalize = normalize
+        self.local_bias = local_bias
+        self.scaling = scaling
+        self.n_components = n_components
+        self.whiten = whiten
+        self.multi_class = multi_class
+        self.strategy = strategy
+        self.tol = tol
+        self.max_kernels = max_kernels
+        self.max_rounds = max_rounds
+        self.time_limit = time_limit
+        self.memory_budget = memory_budget
+        self.scratch_dir = scratch_dir
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.preset = preset
+
+    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+        """Train on arrays, or on a `Dataset` that brings its labels with it.
+
+        Parameters
+        ----------
+        X : array (n, d) or Dataset
+        y : array (n,), optional
+            Labels; left out for a Dataset.
+        """
+        if isinstance(X, Dataset):
+            dataset = X
+            self.n_features_in_ = X.n_features
+        else:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+            check_classification_targets(y)
+            dataset = Dataset.from_arrays(X, y)
+        result = train(dataset, preset=self.preset, **{name: getattr(self, name) for name in defaults()})
+        self.history_ = [vars(event) for event in result.history]
+        self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
+        self.duals_ = result.duals
+        self.n_iter_ = len(result.history)
+        return self._take(result.model)
+
+    def _take(self, model: Model) -> Self:
+        """The fitted attributes that a model holds."""
+        self.model_ = model
+        self.classes_ = model.classes
+        self.anchors_, self.gammas_, self.weights_ = model.anchors, model.gammas, model.weights
+        self.kernel_scale_, self.coef_, self.local_coef_ = model.kernel_scale, model.coef, model.local_coef
+        certificate = model.certificate
+        self.primal_, self.dual_, self.gap_ = certificate.primal, certificate.dual, certificate.gap
+        self.n_open_ = certificate.n_open
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more."""
+        return self.model_.decision_function(self._rows(X))
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Label of each row."""
+        return self.model_.predict(self._rows(X))
+
+    def _rows(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
+from mllkm_scale.run.events import Finished, Phase, Round
+from mllkm_scale.run.folder import RunFolder
+
+MakeRound = Callable[..., Round]
+HOLDER = """
+import sys
+from mllkm_scale.run.folder import RunFolder
+folder = RunFolder.create(sys.argv[1])
+print(1, flush=True)
+input()
+"""
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def write_lock(folder: Path, **changes: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()} | changes
+    (folder / ".lock").write_text(json.dumps(owner))
+
+
+@pytest.fixture
+def no_system_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(lock: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+def test_the_files_have_the_names_that_are_documented(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    files = (folder.model, folder.checkpoint, folder.history, folder.plan, folder.run, folder.log)
+    assert [file.name for file in files] == [
+        "model.mllkm",
+        "checkpoint.npz",
+        "history.jsonl",
+        "plan.json",
+        "run.json",
+        "run.log",
+    ]
+    assert not folder.path.exists()
+
+
+def test_create_makes_the_folder_with_its_parents(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "a" / "b") as folder:
+        assert folder.path.is_dir()
+
+
+@pytest.mark.parametrize("held", ["model.mllkm", "checkpoint.npz"])
+def test_create_refuses_a_folder_that_holds_a_training(tmp_path: Path, held: str) -> None:
+    (tmp_path / held).write_text("x")
+    with pytest.raises(ParameterError, match=rf"{held}.*--resume.*--overwrite"):
+        RunFolder.create(tmp_path)
+    assert (tmp_path / held).exists()
+    RunFolder.create(tmp_path, overwrite=True).close()  # the lock was given back
+
+
+def test_overwrite_removes_the_files_of_the_training_and_no_others(tmp_path: Path) -> None:
+    for name in (
+        "model.mllkm",
+        "checkpoint.npz",
+        "history.jsonl",
+        "plan.json",
+        "run.json",
+        "run.log",
+        "notes.txt",
+    ):
+        (tmp_path / name).write_text("old")
+    with RunFolder.create(tmp_path, overwrite=True):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "run.log"]
+    assert (tmp_path / "run.log").read_text() == ""
+
+
+def test_create_allows_files_of_others_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    RunFolder.create(tmp_path).close()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_resume_without_a_checkpoint_says_to_train_without_it(tmp_path: Path, exists: bool) -> None:
+    path = tmp_path if exists else tmp_path / "absent"
+    with pytest.raises(CheckpointError, match="nothing to resume: train without --resume"):
+        RunFolder.resume(path)
+    assert path.exists() == exists
+
+
+def test_a_path_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScratchError, match="file/run cannot be written"):
+        RunFolder.create(tmp_path / "file" / "run")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ScratchError, match="Permission denied"):
+        RunFolder.create(tmp_path)
+    tmp_path.chmod(0o700)
+
+
+def test_a_second_training_in_the_same_folder_is_refused_until_the_first_ends(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path), pytest.raises(ScratchError, match=f"in use.*process {os.getpid()}"):
+        RunFolder.create(tmp_path)
+    assert not (tmp_path / ".lock").exists()
+    RunFolder.create(tmp_path).close()
+
+
+def test_a_process_holds_its_folder_until_it_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "1\n"
+        with pytest.raises(ScratchError, match=f"process {holder.pid}"):
+            RunFolder.create(tmp_path)
+        holder.kill()
+        holder.wait()
+    assert (tmp_path / ".lock").exists()
+    RunFolder.create(tmp_path).close()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"pid": "x", "host": 3}'])
+def test_a_lock_file_that_says_nothing_is_taken_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".lock").write_text(text)
+    RunFolder.create(tmp_path).close()
+
+
+@pytest.mark.usefixtures("no_system_locks")
+def test_without_system_locks_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
+    write_lock(tmp_path, pid=dead_pid())
+    RunFolder.create(tmp_path).close()
+
+
+@pytest.mark.usefixtures("no_system_locks")
+def test_without_system_locks_a_younger_process_of_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
+    write_lock(tmp_path, since=1.0)
+    RunFolder.create(tmp_path).close()
+
+
+@pytest.mark.usefixtures("no_system_locks")
+@pytest.mark.parametrize("changes", [{}, {"host": "elsewhere"}])
+def test_without_system_locks_a_live_process_or_another_host_keeps_the_folder(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    write_lock(tmp_path, **changes)
+    with pytest.raises(ScratchError, match=r"in use.*remove .*\.lock"):
+        RunFolder.create(tmp_path)
+
+
+def test_history_comes_back_as_it_was_appended(tmp_path: Path, round_event: MakeRound) -> None:
+    rounds = (round_event(number=1, left_s=None), round_event(number=2))
+    with RunFolder.create(tmp_path) as folder:
+        assert folder.read_history() == ()
+        for event in rounds:
+            folder.append_history(event)
+            assert folder.read_history()[-1] == event  # before the file is closed
+    assert RunFolder(tmp_path).read_history() == rounds
+
+
+def test_a_gap_that_is_not_finite_is_null_in_the_file_and_nan_when_read(
+    tmp_path: Path, round_event: MakeRound
+) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        folder.append_history(round_event(gap=math.inf))
+        assert json.loads(folder.history.read_text(), parse_constant=pytest.fail)["gap"] is None
+        assert math.isnan(folder.read_history()[0].gap)
+
+
+def test_resume_cuts_the_history_after_the_round_of_the_checkpoint(
+    tmp_path: Path, round_event: MakeRound
+) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        for number in (1, 2, 3):
+            folder.append_history(round_event(number=number))
+        folder.checkpoint.write_text("x")
+    with RunFolder.resume(tmp_path) as folder:
+        assert [event.number for event in folder.cut_history(2)] == [1, 2]
+        folder.append_history(round_event(number=3, gap=0.001))
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [(line["event"], line["number"], line["gap"]) for line in lines] == [
+        ("round", 1, 0.0119),
+        ("round", 2, 0.0119),
+        ("round", 3, 0.001),
+    ]
+
+
+def test_a_history_line_that_a_crash_cut_short_is_dropped(tmp_path: Path, round_event: MakeRound) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        folder.append_history(round_event(number=1))
+        with folder.history.open("a") as file:
+            file.write('{"event": "round", "numb')
+        assert len(folder.cut_history(10)) == 1
+        folder.append_history(round_event(number=2))
+        assert [event.number for event in folder.read_history()] == [1, 2]
+
+
+def test_json_files_are_replaced_whole(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        folder.write_json("run.json", {"status": "running"})
+        folder.write_json("run.json", {"status": "converged", "gap": math.nan, "path": tmp_path})
+        assert json.loads(folder.run.read_text()) == {
+            "status": "converged",
+            "gap": None,
+            "path": str(tmp_path),
+        }
+        assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_a_failed_write_leaves_the_old_file_and_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with RunFolder.create(tmp_path) as folder:
+        folder.write_json("run.json", 1)
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(ScratchError, match=f"{tmp_path.name}.*No space left.*free space"):
+            folder.write_json("run.json", 2)
+        assert folder.run.read_text() == "1\n"
+        assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_json_is_written_into_the_folder_only(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run") as folder, pytest.raises(ParameterError, match="without folders"):
+        folder.write_json("../run.json", {})
+
+
+def test_what_a_killed_process_left_half_written_is_swept(tmp_path: Path) -> None:
+    (tmp_path / ".checkpoint.npz.12-ab.partial").write_text("half")
+    RunFolder.create(tmp_path).close()
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_events_and_log_records_reach_the_log_while_the_folder_is_open(
+    tmp_path: Path, round_event: MakeRound, finished: Finished
+) -> None:
+    logger = logging.getLogger("mllkm_scale.some.part")
+    with RunFolder.create(tmp_path) as folder:
+        for event in (Phase("check", "X"), round_event(), finished):
+            folder.record(event)
+        logger.info("tile %d was made again", 7)
+    logger.warning("too late")
+    lines = folder.log.read_text().splitlines()
+    assert [line.split(" ", 3)[3].split(":")[0] for line in lines] == [
+        "check",
+        "round 3",
+        "converged",
+        "tile 7 was made again",
+    ]
+    assert len(folder.read_history()) == 1
+
+
+def test_closing_restores_the_logger(tmp_path: Path) -> None:
+    logger = logging.getLogger("mllkm_scale")
+    before = (logger.level, list(logger.handlers))
+    with RunFolder.create(tmp_path):
+        assert logger.isEnabledFor(logging.INFO)
+    assert (logger.level, logger.handlers) == before
+
+
+def test_a_resumed_training_appends_to_the_log(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path) as folder:
+        folder.record(Phase("first"))
+        folder.checkpoint.write_text("x")
+    with RunFolder.resume(tmp_path) as folder:
+        folder.record(Phase("second"))
+    assert [line.split()[-1] for line in folder.log.read_text().splitlines()] == ["first", "second"]

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from mllkm_scale.run.signals import Interruption, interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_only_sets_the_flag(number: signal.Signals) -> None:
+    heard: list[str] = []
+    with interruption(heard.append) as stop:
+        assert not stop.requested
+        signal.raise_signal(number)
+        assert (stop.requested, stop.signal_name, heard) == (True, number.name, [number.name])
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_a_ctrl_c_after_the_first_signal_ends_at_once(first: signal.Signals) -> None:
+    with interruption() as stop:
+        signal.raise_signal(first)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert stop.signal_name == first.name
+
+
+def test_a_second_sigterm_changes_nothing() -> None:
+    heard: list[str] = []
+    with interruption(heard.append) as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.requested
+    assert heard == ["SIGTERM"]
+
+
+def test_the_handlers_from_before_come_back_also_after_an_error() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(RuntimeError), interruption():
+        raise RuntimeError
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_outside_the_main_thread_nothing_is_handled() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[tuple[Interruption, bool]] = []
+
+    def work() -> None:
+        with interruption() as stop:
+            seen.append((stop, signal.getsignal(signal.SIGINT) is before))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(Interruption(False, None), True)]
