@@ -14,7 +14,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["PRESETS", "Params", "defaults", "resolve"]
+__all__ = ["PRESETS", "Params", "changed", "defaults", "resolve"]
 
 Choice = tuple[str, ...]
 
@@ -27,7 +27,7 @@ def _param(default: Any, help: str, choices: Choice | None = None) -> Any:
 class Params:
     """Parameters of a training; see the estimator's documentation for their meaning in full."""
 
-    C: float = _param(1.0, "weight of the hinge loss against the norm")
+    C: float | str = _param("auto", "weight of the hinge loss against the norm; 'auto' grows with the features")
     map: str = _param("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = _param(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = _param("auto", "scales of the bumps: numbers, or 'auto' from the distances")
@@ -62,7 +62,8 @@ class Params:
             choices, value = spec.metadata["choices"], getattr(self, spec.name)
             if choices is not None and (value if value is not None else "none") not in choices:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
-        _positive("C", self.C)
+        if self.C != "auto":
+            _positive("C", self.C)
         _positive("tol", self.tol)
         for name in ("max_kernels", "max_rounds"):
             _count(name, getattr(self, name))
@@ -110,21 +111,26 @@ def defaults() -> dict[str, Any]:
 
 
 def resolve(preset: str | None = None, **given: Any) -> Params:
-    """Checked parameters: what is given and differs from its default wins over the preset, and the preset over defaults.
+    """Checked parameters: what is given wins over the preset, and the preset over the defaults.
 
     >>> resolve("paper", C=10.0).C, resolve("paper").C, resolve().C
-    (10.0, 100.0, 1.0)
+    (10.0, 100.0, 'auto')
     """
     if preset is not None and preset not in PRESETS:
         raise ParameterError(f"preset={preset!r} is not known: choose one of {', '.join(PRESETS)}, or None")
     standard = defaults()
     if unknown := sorted(set(given) - set(standard)):
         raise ParameterError(f"unknown parameter {unknown[0]!r}: known are {', '.join(standard)}")
-    changed = {name: value for name, value in given.items() if not _same(value, standard[name])}
-    params = replace(Params(), **{**(PRESETS[preset] if preset else {}), **changed})
+    params = replace(Params(), **{**(PRESETS[preset] if preset else {}), **given})
     if params.normalize == "none":
         params = replace(params, normalize=None)
     return params.check()
+
+
+def changed(given: dict[str, Any]) -> dict[str, Any]:
+    """Those of the given parameters that differ from their defaults."""
+    standard = defaults()
+    return {name: value for name, value in given.items() if not _same(value, standard[name])}
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -6,9 +6,11 @@ Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +21,10 @@ __all__ = ["Team", "n_threads", "one_blas_thread"]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+_lock = threading.Lock()
+_limit: Any = None
+_inside = 0
+
 
 def n_threads(n_jobs: int | None) -> int:
     """Threads that `n_jobs` means: None is 1, and negative numbers count back from the number of cores."""
@@ -28,9 +34,24 @@ def n_threads(n_jobs: int | None) -> int:
     return max(1, n_jobs if n_jobs > 0 else cores + 1 + n_jobs)
 
 
-def one_blas_thread() -> Any:
-    """Context in which BLAS runs on the thread that calls it; for the whole process, so enter it once."""
-    return threadpool_limits(limits=1, user_api="blas")
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Context in which BLAS runs on the thread that calls it.
+
+    The limit is one of the whole process: the first to enter sets it, and the last to leave takes it back.
+    """
+    global _limit, _inside
+    with _lock:
+        if _inside == 0:
+            _limit = threadpool_limits(limits=1, user_api="blas")
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _limit.restore_original_limits()
 
 
 class Team:

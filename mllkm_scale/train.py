@@ -99,8 +99,6 @@ def train(
         stack.enter_context(one_blas_thread())
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
-        if folder is not None and not resume:
-            folder.write_json("plan.json", plan.as_dict())
         return training.run(dataset, resume)
 
 
@@ -129,6 +127,9 @@ class Training:
         try:
             if resume:
                 self.restore(problem)
+            elif self.folder is not None:
+                self.folder.clear()
+                self.folder.write_json("plan.json", self.plan.as_dict())
             self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
             statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
             status = next((s for s in statuses if s != "converged"), "converged")

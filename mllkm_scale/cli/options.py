@@ -31,6 +31,7 @@ FLAGS = {
     "random_state": ("--random-state", "--seed"),
 }
 PARSERS: dict[str, tuple[Parser, str]] = {
+    "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "gammas": (parse_gammas, "auto|G,G,..."),
     "anchors": (parse_anchors, "all|N|kmeans:N|FILE.npy"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),

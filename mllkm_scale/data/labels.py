@@ -62,7 +62,7 @@ def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray
     classes, codes = encode_labels(labels)
     if len(classes) < 2:
         raise DataError(
-            f"{name} has a single class, {classes[0].item()!r}: training needs at least two classes"
+            f"{name} has one class, {classes[0].item()!r}: training needs at least two classes"
         )
     if len(classes) > MAX_CLASSES:
         raise DataError(

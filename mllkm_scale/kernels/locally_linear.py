@@ -168,7 +168,7 @@ class ComponentKernels(LocallyLinearKernels):
         return phi
 
     def _blocks(self, X: Array) -> list[slice]:
-        rows = max(1, _FEATURE_BLOCK_BYTES // (8 * len(self) * (self.n_features + 1)))
+        rows = max(1, _FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
         return [slice(start, start + rows) for start in range(0, len(X), rows)]
 
     def diagonals(self, X: Array) -> Array:

@@ -9,11 +9,10 @@
         every k_m with beta_m = 0 leaves S
     until none has entered
 
-What the listing leaves open is numerical. alpha and beta are optimal to a tolerance only, so a kernel
-violates when q_m > (1 + tol/2) max over S of q, and SolveMKL goes to a gap of tol/2: where no kernel
-violates, the gap over the whole family (F5) is at most tol/2 + tol/2 g/P <= tol. The loop also ends
-as soon as that gap is at
-most tol, and where SolveMKL cannot lower J(beta) although it is given ever smaller tolerances.
+What the listing leaves open is numerical. alpha and beta are optimal to a tolerance only, so a kernel violates
+when q_m > (1 + tol/2) max over S of q. SolveMKL goes to a tenth of the gap over the whole family (F5), at last
+to tol/2: where no kernel violates then, that gap is at most tol/2 + tol/2 g/P <= tol. The loop also ends as soon
+as the gap is at most tol, and where SolveMKL cannot lower J(beta) although its tolerance is made ever smaller.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ from mllkm_scale.solver.svm import DenseSVM
 __all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperRound", "PaperState"]
 
 Array = NDArray[Any]
-_LEAST_TOL = 1e-3  # of tol: SolveMKL is not asked for more
+_LOOSEST_TOL = 0.1  # of SolveMKL
+_TIGHTEST_TOL = 1e-3  # of SolveMKL, times tol: it is not asked for more
 
 
 class ActiveKernels(Protocol):
@@ -128,9 +128,10 @@ class PaperState:
     active: Array  # S: ids (s,)
     weights: Array  # beta (s,)
     duals: Array  # alpha (n, K)
-    violators: Array  # ids that enter S next, the worst first; none if the algorithm has ended
-    value: float  # J(beta)
-    inner_tol: float  # relative gap that SolveMKL goes to
+    violators: Array  # ids that enter S next, the worst first
+    inner_tol: float  # relative gap that SolveMKL goes to next
+    value: float  # the lowest J(beta) so far
+    finished: bool  # no kernel violates, or SolveMKL can do no more
 
 
 @dataclass(frozen=True)
@@ -203,38 +204,36 @@ class PaperMKL:
         while True:
             started = time.perf_counter()
             n_inserted = len(state.violators)
-            state, inner_steps = self.solve_mkl(self.insert(state)) if n_inserted else (state, 0)
+            state, inner_steps = self.solve_mkl(self.insert(state)) if state.round else (state, 0)
             state, svm = self.solve_svm(self.drop(state))
             solved = time.perf_counter()
             q = self.family.quadratic_forms(self.X, state.duals * self.signs)
             violators = self.violators(state, q)
-            state = self.settle(state, violators, svm.value)
-            yield (
-                state,
-                PaperRound(
-                    primal=svm.objective.primal,
-                    dual=float(state.duals.sum() - 0.5 * q.max()),
-                    n_open=int(np.count_nonzero(self.family.scales)),
-                    n_active=len(state.active),
-                    n_support=int(state.duals.any(axis=1).sum()),
-                    n_violators=len(violators),
-                    n_inserted=n_inserted,
-                    inner_gap=svm.objective.gap,
-                    inner_steps=inner_steps,
-                    solve_s=solved - started,
-                    scan_s=time.perf_counter() - solved,
-                ),
+            report = PaperRound(
+                primal=svm.objective.primal,
+                dual=float(state.duals.sum() - 0.5 * q.max()),
+                n_open=int(np.count_nonzero(self.family.scales)),
+                n_active=len(state.active),
+                n_support=int(state.duals.any(axis=1).sum()),
+                n_violators=len(violators),
+                n_inserted=n_inserted,
+                inner_gap=svm.objective.gap,
+                inner_steps=inner_steps,
+                solve_s=solved - started,
+                scan_s=time.perf_counter() - solved,
             )
-            if svm.objective.primal - state.duals.sum() + 0.5 * q.max() <= self.tol * svm.objective.primal:
-                return
-            if not len(state.violators):
+            state = self.settle(state, violators, svm.value, report.gap)
+            yield state, report
+            if report.gap <= self.tol or state.finished:
                 return
 
     def start(self) -> PaperState:
         """S = {k_1}, the first kernel that is not excluded; beta = 1, alpha = 0."""
         first = np.flatnonzero(self.family.scales)[:1]
         nothing = np.empty(0, dtype=np.int64)
-        return PaperState(0, first, np.ones(1), np.zeros(self.signs.shape), nothing, np.inf, 0.5 * self.tol)
+        return PaperState(
+            0, first, np.ones(1), np.zeros(self.signs.shape), nothing, 0.5 * self.tol, np.inf, False
+        )
 
     def insert(self, state: PaperState) -> PaperState:
         """The violators enter S, with weight zero."""
@@ -264,17 +263,20 @@ class PaperMKL:
         candidates = np.flatnonzero(q > (1.0 + 0.5 * self.tol) * q[state.active].max())
         return candidates[np.argsort(-q[candidates], kind="stable")]
 
-    def settle(self, state: PaperState, violators: Array, value: float) -> PaperState:
-        """End of the round: who enters next, and a smaller tolerance for SolveMKL if J has not fallen."""
-        inner_tol = state.inner_tol if value < state.value else 0.1 * state.inner_tol
-        if inner_tol < _LEAST_TOL * self.tol:
-            violators = violators[:0]
+    def settle(self, state: PaperState, violators: Array, value: float, gap: float) -> PaperState:
+        """End of the round: who enters next, and how far SolveMKL goes then."""
+        solved = state.inner_tol <= 0.5 * self.tol
+        if value < state.value:
+            inner_tol = min(_LOOSEST_TOL, max(0.5 * self.tol, 0.1 * gap))
+        else:  # J has not fallen: alpha is not good enough to tell
+            inner_tol = 0.1 * state.inner_tol
         return replace(
             state,
             round=state.round + 1,
             violators=violators[: self.insertions],
-            value=min(value, state.value),
             inner_tol=inner_tol,
+            value=min(value, state.value),
+            finished=(solved and not len(violators)) or inner_tol < _TIGHTEST_TOL * self.tol,
         )
 
     def oracle(self, state: PaperState) -> Oracle:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mllkm_scale.data import Dataset
 from mllkm_scale.model.model import Model
-from mllkm_scale.params import defaults
+from mllkm_scale.params import changed, defaults
 from mllkm_scale.train import train
 
 __all__ = ["MLLKMClassifier"]
@@ -29,8 +29,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    C : float
-        Weight of the hinge loss against the norm.
+    C : "auto" or float
+        Weight of the hinge loss against the norm. "auto" is a twentieth of the number of features after projection, and
+        at least 0.5.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -84,6 +85,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         alpha of every training sample; K is 1 for two classes.
     coef_, local_coef_ : arrays (K, s, d) and (K, s)
         f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    C_, local_bias_ : float
+        The values used where a parameter is "auto".
     primal_, dual_, gap_ : float
         Certified bounds on the optimum over all candidate kernels, and their relative gap.
     n_open_ : int
@@ -106,7 +109,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        C: float = 1.0,
+        C: float | str = "auto",
         map: str = "gaussian",
         componentwise: bool = False,
         gammas: str | float | Sequence[float] = "auto",
@@ -168,7 +171,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
             check_classification_targets(y)
             dataset = Dataset.from_arrays(X, y)
-        result = train(dataset, preset=self.preset, **{name: getattr(self, name) for name in defaults()})
+        given = {name: getattr(self, name) for name in defaults()}
+        result = train(dataset, preset=self.preset, **(changed(given) if self.preset else given))
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals
@@ -184,15 +188,18 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         certificate = model.certificate
         self.primal_, self.dual_, self.gap_ = certificate.primal, certificate.dual, certificate.gap
         self.n_open_ = certificate.n_open
+        self.C_, self.local_bias_ = certificate.params["C"], model.family.local_bias
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more."""
-        return self.model_.decision_function(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.decision_function(rows, n_jobs=self.n_jobs)
 
     def predict(self, X: ArrayLike) -> Array:
         """Label of each row."""
-        return self.model_.predict(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.predict(rows, n_jobs=self.n_jobs)
 
     def _rows(self, X: ArrayLike) -> Array:
         check_is_fitted(self)

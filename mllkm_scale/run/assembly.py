@@ -48,7 +48,7 @@ def assemble(
         n_open=problem.grid.n_open,
         n_train=problem.data.n_rows,
         seed=problem.seed,
-        params=plain_params(params),
+        params=plain_params(params) | {"C": problem.C},
     )
     model = Model(
         family=problem.grid.family,

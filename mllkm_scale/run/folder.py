@@ -78,7 +78,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Start anew; with `overwrite` the files of an earlier training go, and all other files stay.
+        """Start anew; `clear` removes the files of an earlier training when the new one is sure to begin.
 
         Raises
         ------
@@ -96,14 +96,17 @@ class RunFolder:
                     f"{folder.path} already holds {' and '.join(held)}: continue that training with --resume"
                     " (resume=True), replace it with --overwrite (overwrite=True), or name another folder"
                 )
-            with folder._writing():
-                for name in (MODEL, CHECKPOINT, HISTORY, PLAN, RUN, LOG):
-                    (folder.path / name).unlink(missing_ok=True)
             folder._start_log()
         except BaseException:
             folder.close()
             raise
         return folder
+
+    def clear(self) -> None:
+        """Remove the files of an earlier training but for its log; all other files stay."""
+        with self._writing():
+            for file in (self.model, self.checkpoint, self.history, self.plan, self.run):
+                file.unlink(missing_ok=True)
 
     @classmethod
     def resume(cls, path: str | os.PathLike[str]) -> Self:

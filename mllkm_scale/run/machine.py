@@ -53,12 +53,12 @@ def make_machine(
                 f" {format_bytes(plan.inner_bytes)}: use strategy='working-sets', or a larger memory_budget"
             )
         X = problem.data.rows(np.arange(n)).astype(np.float64)
-        return PaperMKL(GridFamily(problem.grid), X, signs, params.C, params.tol, seed=problem.seed, poll=poll)
+        return PaperMKL(GridFamily(problem.grid), X, signs, problem.C, params.tol, seed=problem.seed, poll=poll)
     dtype = np.dtype(np.float32 if params.tol >= SINGLE_PRECISION_TOL else np.float64)
     inner = InnerMKL(
         problem.data,
         signs,
-        params.C,
+        problem.C,
         plan.inner_bytes,
         plan.disk_bytes,
         None if params.scratch_dir is None else Path(params.scratch_dir),
@@ -67,7 +67,7 @@ def make_machine(
         poll,
     )
     scanner = LocalScanner(problem.grid, team, dtype, poll)
-    settings = Settings(C=params.C, tol=params.tol, seed=problem.seed)
+    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed)
     return SequentialMKL(problem.data, signs, problem.grid, scanner, inner, settings, poll)
 
 

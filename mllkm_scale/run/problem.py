@@ -23,12 +23,19 @@ from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.team import Team
 
-__all__ = ["LOCAL_BIAS_SHARE", "Problem", "build_problem"]
+__all__ = ["FEATURES_PER_C", "LEAST_C", "LOCAL_BIAS_SHARE", "Problem", "build_problem"]
 
 Array = NDArray[Any]
 
 LOCAL_BIAS_SHARE = 0.1
 """``local_bias="auto"`` is this share of the mean squared distance of the prepared samples."""
+
+FEATURES_PER_C, LEAST_C = 20.0, 0.5
+"""``C="auto"`` is the number of features over the first, and at least the second.
+
+The diagonal of a kernel of unit trace is one, but its other entries shrink as the features become more: samples
+help each other less, and need larger duals to reach the margin.
+"""
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
@@ -45,6 +52,7 @@ class Problem:
     signs: Array
     grid: KernelGrid
     preprocessor: Preprocessor
+    C: float
     seed: int
     fingerprint: str
 
@@ -88,7 +96,8 @@ def build_problem(
             )
     grid = KernelGrid(family, anchors, gammas, scales)
     signs = _signs(codes, len(classes))
-    return Problem(data, classes, signs, grid, preprocessor, seed, _fingerprint(params, data, signs, seed))
+    C = max(LEAST_C, data.n_features / FEATURES_PER_C) if isinstance(params.C, str) else float(params.C)
+    return Problem(data, classes, signs, grid, preprocessor, C, seed, _fingerprint(params, data, signs, seed))
 
 
 def _rng(seed: int, use: int) -> np.random.Generator:
