@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Model, load_model
     from mllkm_scale.model.estimator import MLLKMClassifier
-    from mllkm_scale.train import TrainResult, train
+    from mllkm_scale.training import TrainResult, train
 
 _HOMES = {
     "Dataset": "mllkm_scale.data",
     "MLLKMClassifier": "mllkm_scale.model.estimator",
     "Model": "mllkm_scale.model",
-    "TrainResult": "mllkm_scale.train",
+    "TrainResult": "mllkm_scale.training",
     "load_model": "mllkm_scale.model",
-    "train": "mllkm_scale.train",
+    "train": "mllkm_scale.training",
 }
 
 

@@ -54,7 +54,10 @@ class Params:
     @property
     def budget_bytes(self) -> int:
         """The memory budget in bytes."""
-        return parse_bytes(self.memory_budget)
+        try:
+            return parse_bytes(self.memory_budget)
+        except ParameterError as error:
+            raise ParameterError(f"memory_budget={self.memory_budget!r}: {error}") from None
 
     def check(self) -> Params:
         """Itself, if every value can work; otherwise a ParameterError that names the parameter."""

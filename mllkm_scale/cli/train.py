@@ -76,7 +76,7 @@ def train(
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import evaluate
     from mllkm_scale.params import resolve
-    from mllkm_scale.train import train as train_model
+    from mllkm_scale.training import train as train_model
 
     if resume and overwrite:
         raise click.UsageError(

@@ -9,10 +9,10 @@
         every k_m with beta_m = 0 leaves S
     until none has entered
 
-What the listing leaves open is numerical. alpha and beta are optimal to a tolerance only, so a kernel violates
-when q_m > (1 + tol/2) max over S of q. SolveMKL goes to a tenth of the gap over the whole family (F5), at last
-to tol/2: where no kernel violates then, that gap is at most tol/2 + tol/2 g/P <= tol. The loop also ends as soon
-as the gap is at most tol, and where SolveMKL cannot lower J(beta) although its tolerance is made ever smaller.
+What the listing leaves open is numerical. alpha and beta are optimal to a tolerance only, so a kernel
+violates when q_m > (1 + tol/2) max over S of q. SolveMKL goes to a tenth of the gap over the whole family
+(F5), at last to tol/2: where no kernel violates then, that gap is at most tol/2 + tol/2 g/P <= tol. The loop
+ends at a gap of tol, and where J(beta) no longer falls although SolveMKL is given ever smaller tolerances.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class PaperState:
     duals: Array  # alpha (n, K)
     violators: Array  # ids that enter S next, the worst first
     inner_tol: float  # relative gap that SolveMKL goes to next
-    value: float  # the lowest J(beta) so far
-    finished: bool  # no kernel violates, or SolveMKL can do no more
+    value: float  # the lowest J(beta) so far, from above
+    stalled: bool  # J does not fall any more
 
 
 @dataclass(frozen=True)
@@ -222,9 +222,9 @@ class PaperMKL:
                 solve_s=solved - started,
                 scan_s=time.perf_counter() - solved,
             )
-            state = self.settle(state, violators, svm.value, report.gap)
+            state = self.settle(state, violators, value_from_above(svm), report.gap)
             yield state, report
-            if report.gap <= self.tol or state.finished:
+            if report.gap <= self.tol or state.stalled:
                 return
 
     def start(self) -> PaperState:
@@ -232,7 +232,7 @@ class PaperMKL:
         first = np.flatnonzero(self.family.scales)[:1]
         nothing = np.empty(0, dtype=np.int64)
         return PaperState(
-            0, first, np.ones(1), np.zeros(self.signs.shape), nothing, 0.5 * self.tol, np.inf, False
+            0, first, np.ones(1), np.zeros(self.signs.shape), nothing, _LOOSEST_TOL, np.inf, False
         )
 
     def insert(self, state: PaperState) -> PaperState:
@@ -265,10 +265,9 @@ class PaperMKL:
 
     def settle(self, state: PaperState, violators: Array, value: float, gap: float) -> PaperState:
         """End of the round: who enters next, and how far SolveMKL goes then."""
-        solved = state.inner_tol <= 0.5 * self.tol
         if value < state.value:
-            inner_tol = min(_LOOSEST_TOL, max(0.5 * self.tol, 0.1 * gap))
-        else:  # J has not fallen: alpha is not good enough to tell
+            inner_tol = min(state.inner_tol, max(0.5 * self.tol, 0.1 * gap))
+        else:  # the duals are not good enough to tell whether J has fallen
             inner_tol = 0.1 * state.inner_tol
         return replace(
             state,
@@ -276,7 +275,7 @@ class PaperMKL:
             violators=violators[: self.insertions],
             inner_tol=inner_tol,
             value=min(value, state.value),
-            finished=(solved and not len(violators)) or inner_tol < _TIGHTEST_TOL * self.tol,
+            stalled=inner_tol < _TIGHTEST_TOL * self.tol,
         )
 
     def oracle(self, state: PaperState) -> Oracle:
@@ -298,3 +297,9 @@ class PaperMKL:
         rows = np.flatnonzero(state.duals.any(axis=1))
         K = self.family.combined_gram(state.active, state.weights, X.astype(np.float64), self.X[rows])
         return np.asarray(K @ (state.duals[rows] * self.signs[rows]))
+
+
+def value_from_above(svm: Evaluation) -> float:
+    """J(beta) <= 1/2 sum_m beta_m q_m + C sum hinge, the primal value of the SVMs."""
+    norm = float(svm.weights @ np.sqrt(svm.forms))
+    return svm.objective.primal + 0.5 * (float(svm.weights @ svm.forms) - norm**2)

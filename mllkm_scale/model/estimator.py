@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mllkm_scale.data import Dataset
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import changed, defaults
-from mllkm_scale.train import train
+from mllkm_scale.training import train
 
 __all__ = ["MLLKMClassifier"]
 

@@ -31,9 +31,8 @@ def _step(output: float, sign: float, dual: float, diagonal: float, C: float) ->
     g = 1.0 - sign * output
     if g == 0.0 or (g > 0.0 and dual >= C) or (g < 0.0 and dual <= 0.0):
         return dual, 0.0
-    if diagonal <= 0.0:  # no kernel reaches the sample: g / K_ii is infinite, and its dual goes to the bound
-        return (C if g > 0.0 else 0.0), abs(g)
-    return max(0.0, min(dual + g / diagonal, C)), abs(g)
+    # K_ii = 0 where no kernel reaches the sample: its dual goes to C.
+    return max(0.0, min(dual + g / max(diagonal, 1e-300), C)), abs(g)
 
 
 @numba.njit(cache=True, nogil=True)

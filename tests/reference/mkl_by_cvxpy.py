@@ -21,7 +21,7 @@ BUMPS = {
     "linear": lambda t, gamma: np.maximum(0.0, 1.0 - gamma * t),
     "squared": lambda t, gamma: np.maximum(0.0, 1.0 - gamma * t**2),
 }
-LEAST_REACH = 5.0
+LEAST_REACH = 10.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def kernel_features(X, anchor, gamma, *, map, componentwise, local_bias=0.0):
 
 
 def unit_trace_scale(features):
-    """1 / mean diagonal; 0 for a kernel whose diagonal u has an effective support (sum u)^2 / sum u^2 below five."""
+    """1 / mean diagonal; 0 for a kernel whose diagonal u has an effective support (sum u)^2 / sum u^2 below ten."""
     u = (features**2).sum(axis=1)
     if u.sum() ** 2 <= min(LEAST_REACH, 0.5 * len(u)) * (u**2).sum():
         return 0.0
