@@ -39,7 +39,9 @@ class Params:
     scaling: str = _param("standard", "scaling of the features", ("none", "standard", "minmax", "unit-norm"))
     n_components: int | float | None = _param(None, "principal components kept, or their share of variance below 1")
     whiten: bool = _param(False, "give each principal component unit variance")
-    multi_class: str = _param("shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr"))
+    multi_class: str = _param(
+        "shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr")
+    )
     strategy: str = _param("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
     tol: float = _param(0.01, "relative duality gap over all candidate kernels at which training ends")
     max_kernels: int | None = _param(None, "most kernels of the model")
@@ -102,10 +104,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "local_bias": 0.0,
         "scaling": "none",
         "multi_class": "ovr",
-        "strategy": "paper",
     }
 }
-"""Settings by name. "paper": C = 100, ten gammas over [0.01, 10], kernels as they are, Algorithm 2 as printed."""
+"""Settings by name. "paper": C = 100, ten gammas over [0.01, 10], kernels and features as they are, one-vs-rest."""
 
 
 def defaults() -> dict[str, Any]:

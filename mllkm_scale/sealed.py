@@ -151,9 +151,7 @@ def read_sealed(
         raise
     except FileNotFoundError as failure:
         raise error(f"{source} does not exist: check the path") from failure
-    except (
-        Exception
-    ) as failure:  # Whatever damage makes zipfile, json or numpy raise, the remedy is the same.
+    except Exception as failure:  # Whatever damage makes zipfile, json or numpy raise, the remedy is the same.
         reason = " ".join(str(failure).split()) or type(failure).__name__
         if isinstance(failure, OSError) and failure.strerror:
             raise error(
@@ -164,9 +162,7 @@ def read_sealed(
         ) from failure
 
 
-def sealed_checksum(
-    *, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> str:
+def sealed_checksum(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     """The sha256 that a sealed file with these contents has, in hexadecimal digits."""
     return _checksum(kind, version, _plain_header(kind, header), _plain_arrays(kind, arrays))
 

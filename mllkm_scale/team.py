@@ -1,6 +1,7 @@
 """A few threads that work on independent tasks of a fixed grid, with results in the order of the tasks.
 
-Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend on the number of threads: so do not the bits.
+Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend on the number of threads; nor do the
+bits, then.
 """
 
 from __future__ import annotations

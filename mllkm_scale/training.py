@@ -95,7 +95,8 @@ def train(
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
             folder = stack.enter_context(open_folder(run_dir))
-        listeners = [listener, PlainProgress() if settings.verbose else None, folder and folder.record]
+        own = PlainProgress() if settings.verbose else None
+        listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
@@ -148,7 +149,7 @@ class Training:
     def train_machine(self, problem: Problem, number: int) -> str:
         """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
         signs = self.columns(problem)[number]
-        machine = make_machine(problem, signs, self.params, self.plan, self.team, self.poll)
+        machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.poll)
         status = self.limit(number)
         if status is None:
             state = self.states[number] if number < len(self.states) else None

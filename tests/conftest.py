@@ -19,7 +19,7 @@ EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": 
 
 @pytest.fixture(scope="session")
 def real_data() -> Callable[[str], tuple[np.ndarray, np.ndarray]]:
-    """X and y of a data set by name: one that scikit-learn brings along, or NAME.npz in the folder MLLKM_DATA."""
+    """X and y of a data set by name: one of scikit-learn's own, or NAME.npz in the folder MLLKM_DATA."""
 
     def load(name: str) -> tuple[np.ndarray, np.ndarray]:
         if name in EMBEDDED:
@@ -39,7 +39,7 @@ def real_data() -> Callable[[str], tuple[np.ndarray, np.ndarray]]:
 def small_problem(
     real_data: Callable[[str], tuple[np.ndarray, np.ndarray]],
 ) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """`n` standardised random rows of a data set, and the signs (n, K): one class for two labels, else one a label."""
+    """`n` standardised random rows of a data set, and the signs (n, K); K = 1 for two labels."""
 
     def make(name: str, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         X, y = real_data(name)

@@ -2,8 +2,8 @@
 
     python jobs/bench/usps.py [--memory 1GB] [--C 10] [--components 0] [--rows 0] [--svc]
 
-All samples are anchors. Writes results/usps.json with the history of the rounds; --svc adds scikit-learn's RBF SVM in the
-same run.
+All samples are anchors. Writes results/usps.json with the history of the rounds; --svc adds scikit-learn's RBF SVM
+in the same run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def main() -> None:
         f" test error {error:.2f} %, {seconds:.1f} s, peak {format_bytes(result.peak_bytes)} of {arguments.memory}"
     )
     if arguments.svc:
-        record["svc"] = rbf_svm(data["X"][: arguments.rows or None], data["y"][: arguments.rows or None], X_test, y_test)
+        record["svc"] = rbf_svm(
+            data["X"][: arguments.rows or None], data["y"][: arguments.rows or None], X_test, y_test
+        )
         print(f"RBF SVM: test error {record['svc']['test_error_percent']:.2f} %, {record['svc']['train_s']:.1f} s")
     print(f"written: {write('usps', record)}")
 

@@ -27,13 +27,9 @@ def _label_column(context: click.Context, parameter: click.Parameter, text: str)
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
-@click.option(
-    "--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; by default from its name."
-)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; by default from its name.")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
-@click.option(
-    "--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels."
-)
+@click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
 @click.option(
     "--label-column",
     metavar="NAME|N|last|none",

@@ -38,9 +38,7 @@ def demo(context: click.Context, out: Path) -> None:
     """
     archive, data, run, predictions = out / DATA, out / "digits.h5", out / "run", out / "predictions.h5"
     held_out = ["--x", "X_test"]
-    click.echo(
-        f"0. Data: handwritten digits, 8 x 8 pixels, ten classes, a quarter of them held out, as {archive}"
-    )
+    click.echo(f"0. Data: handwritten digits, 8 x 8 pixels, ten classes, a quarter of them held out, as {archive}")
     _write_digits(out)
     steps: list[tuple[str, list[str]]] = [
         (
@@ -65,9 +63,7 @@ def demo(context: click.Context, out: Path) -> None:
     for number, (title, arguments) in enumerate(steps, 1):
         click.echo(f"\n{number}. {title}\n   $ {shlex.join(['mllkm', *arguments])}")
         _run(context, arguments)
-    click.echo(
-        f"\nThe model is {run / 'model.mllkm'}. Next: the same commands on your data; mllkm train --help"
-    )
+    click.echo(f"\nThe model is {run / 'model.mllkm'}. Next: the same commands on your data; mllkm train --help")
 
 
 def _write_digits(folder: Path) -> None:
@@ -75,9 +71,7 @@ def _write_digits(folder: Path) -> None:
     from sklearn.datasets import load_digits
 
     if folder.is_dir() and any(folder.iterdir()) and not (folder / DATA).exists():
-        raise ParameterError(
-            f"{folder} is not empty and not from an earlier demo: name another folder with --out"
-        )
+        raise ParameterError(f"{folder} is not empty and not from an earlier demo: name another folder with --out")
     pixels, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(SEED).permutation(len(digits))
     test, train = np.split(order, [len(order) // 4])

@@ -93,9 +93,7 @@ def _report(error: BaseException, has_arguments: bool) -> int:
         case click.ClickException():
             _say(error.format_message())
         case _:
-            _say(
-                f"{type(error).__name__}: {error}; this was not expected: run again with --debug to see where"
-            )
+            _say(f"{type(error).__name__}: {error}; this was not expected: run again with --debug to see where")
             return 1
     return error.exit_code
 

@@ -101,9 +101,7 @@ def _rows_of(path: Path) -> NDArray[Any]:
     except FileNotFoundError:
         raise ParameterError(f"{path} does not exist: check the path") from None
     except (OSError, ValueError, EOFError) as error:
-        raise ParameterError(
-            f"{path} cannot be read as an array ({error}): write it with numpy.save"
-        ) from None
+        raise ParameterError(f"{path} cannot be read as an array ({error}): write it with numpy.save") from None
     if anchors.ndim != 2 or anchors.dtype.kind not in "fiu" or 0 in anchors.shape:
         raise ParameterError(
             f"{path} has shape {anchors.shape} and type {anchors.dtype}: give one row of numbers an anchor"

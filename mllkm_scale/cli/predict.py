@@ -16,9 +16,7 @@ __all__ = ["predict"]
 @click.command(short_help="Predict the labels of a data set.")
 @wants_model
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="PRED.h5", help="File to write."
-)
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="PRED.h5", help="File to write.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
 @overwrite_option

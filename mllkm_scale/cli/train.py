@@ -30,9 +30,7 @@ TEST_SETS = ("X_test", "y_test")
 
 @click.command(short_help="Train a model within a memory budget.")
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training."
-)
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
@@ -79,9 +77,7 @@ def train(
     from mllkm_scale.training import train as train_model
 
     if resume and overwrite:
-        raise click.UsageError(
-            "--resume continues a training and --overwrite replaces it: give one of them", context
-        )
+        raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
     parameters = given_parameters(context)
     tol = resolve(**parameters).tol
     with ExitStack() as stack:
@@ -131,9 +127,7 @@ def _held_out(data: Path, dataset: Dataset) -> Dataset | None:
         problem = None
         if held_out.n_features != dataset.n_features:
             problem = f"{held_out.n_features} features instead of {dataset.n_features}"
-        elif unknown := set(np.unique(held_out.labels()).tolist()) - set(
-            np.unique(dataset.labels()).tolist()
-        ):
+        elif unknown := set(np.unique(held_out.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
             problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
         if problem is not None:
             raise DataError(

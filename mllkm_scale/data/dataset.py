@@ -63,9 +63,7 @@ class Dataset:
         if len(x.shape) != 2:
             raise DataError(f"{x.name} has shape {x.shape}: it must have two axes, one row per sample")
         if x.dtype.kind not in "fiub":
-            raise DataError(
-                f"{x.name} has type {x.dtype}: features must be real numbers; encode text as numbers"
-            )
+            raise DataError(f"{x.name} has type {x.dtype}: features must be real numbers; encode text as numbers")
         self._x = x
         self._y = y
         self.path = path
@@ -136,9 +134,7 @@ class Dataset:
         dtype('float64')
         """
         if hasattr(X, "toarray"):
-            raise DataError(
-                f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()"
-            )
+            raise DataError(f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()")
         samples = ArraySource(np.asarray(X), name)
         labels = None if y is None else ArraySource(np.asarray(y), "y" if name == "X" else f"y of {name}")
         return cls(samples, labels, chunk_rows=chunk_rows)
@@ -166,16 +162,12 @@ class Dataset:
         """
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.dtype.kind not in "iu" and wanted.size):
-            raise ParameterError(
-                f"rows of {self.name} are asked for by a list of integers, not {wanted.dtype}"
-            )
+            raise ParameterError(f"rows of {self.name} are asked for by a list of integers, not {wanted.dtype}")
         out = np.empty((len(wanted), self.n_features), dtype=self.work_dtype)
         if not len(wanted):
             return out
         if wanted.min() < 0 or wanted.max() >= self.n_rows:
-            raise ParameterError(
-                f"{self.name} has rows 0 to {self.n_rows - 1}: {wanted.min()} to {wanted.max()} asked"
-            )
+            raise ParameterError(f"{self.name} has rows 0 to {self.n_rows - 1}: {wanted.min()} to {wanted.max()} asked")
         order = np.argsort(wanted, kind="stable")
         ordered = wanted[order].astype(np.int64)
         edges = np.flatnonzero(np.diff(ordered // self.chunk_rows)) + 1
@@ -191,8 +183,7 @@ class Dataset:
         length = self._y.shape[0] if self._y.shape else 0
         if length != self.n_rows:
             raise DataError(
-                f"{self._y.name} has {length} labels, but {self.name} has {self.n_rows} rows:"
-                " give one label per row"
+                f"{self._y.name} has {length} labels, but {self.name} has {self.n_rows} rows: give one label per row"
             )
         values = as_label_vector(self._y.read(0, self.n_rows), self._y.name)
         self._y.close()

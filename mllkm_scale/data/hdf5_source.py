@@ -82,20 +82,14 @@ class HDF5Source:
 def open_hdf5(path: Path) -> Any:
     """Open an HDF5 file read-only, without locks where the file system has none."""
     if not path.exists():
-        raise DataError(
-            f"{path} does not exist: check the path, or make it first: mllkm convert train.csv train.h5"
-        )
+        raise DataError(f"{path} does not exist: check the path, or make it first: mllkm convert train.csv train.h5")
     try:
         if not path.is_file() or path.stat().st_size == 0:
-            raise DataError(
-                f"{path} is empty or no regular file: make it first: mllkm convert train.csv train.h5"
-            )
+            raise DataError(f"{path} is empty or no regular file: make it first: mllkm convert train.csv train.h5")
         with path.open("rb"):
             pass
         if not h5py.is_hdf5(path):
-            raise DataError(
-                f"{path} is not an HDF5 file: convert it first: mllkm convert {path.name} {path.stem}.h5"
-            )
+            raise DataError(f"{path} is not an HDF5 file: convert it first: mllkm convert {path.name} {path.stem}.h5")
         try:
             return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
         except OSError as error:
@@ -130,9 +124,7 @@ def find_dataset(file: Any, name: str, path: Path) -> Any:
     if not parts or not isinstance(node, h5py.Dataset):
         raise _no_such_dataset(file, name, path)
     if node.is_virtual:
-        raise DataError(
-            f"{path.name}:{name} is a virtual data set, which is not followed: store the data itself"
-        )
+        raise DataError(f"{path.name}:{name} is a virtual data set, which is not followed: store the data itself")
     if node.external:
         raise DataError(
             f"{path.name}:{name} is stored in the external file {node.external[0][0]!r}, which is not read:"

@@ -61,13 +61,9 @@ def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray
             raise DataError(f"{name} is empty at row {empty[0]} (0-based): label every row or remove it")
     classes, codes = encode_labels(labels)
     if len(classes) < 2:
-        raise DataError(
-            f"{name} has one class, {classes[0].item()!r}: training needs at least two classes"
-        )
+        raise DataError(f"{name} has one class, {classes[0].item()!r}: training needs at least two classes")
     if len(classes) > MAX_CLASSES:
-        raise DataError(
-            f"{name} has {len(classes)} classes, more than {MAX_CLASSES}: merge classes, or check y"
-        )
+        raise DataError(f"{name} has {len(classes)} classes, more than {MAX_CLASSES}: merge classes, or check y")
     return classes, np.bincount(codes, minlength=len(classes)).astype(np.int64, copy=False)
 
 

@@ -108,8 +108,7 @@ def _write(path: Path, shape: tuple[int, int], dataset: Dataset, preprocessor: P
                 stored[start : start + len(rows)] = rows
     except (OSError, RuntimeError) as error:
         raise ScratchError(
-            f"writing to the scratch folder {path.parent} failed ({one_line(error)}):"
-            " free space or choose another"
+            f"writing to the scratch folder {path.parent} failed ({one_line(error)}): free space or choose another"
         ) from error
 
 

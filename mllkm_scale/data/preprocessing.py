@@ -74,9 +74,7 @@ class Preprocessor:
         threads of BLAS.
         """
         if X.ndim != 2 or X.shape[1] != self.n_features_in:
-            raise DataError(
-                f"X has shape {X.shape}: the model was trained with {self.n_features_in} features per row"
-            )
+            raise DataError(f"X has shape {X.shape}: the model was trained with {self.n_features_in} features per row")
         values = self.scaling.apply(X)
         if self.projection is not None:
             values = self.projection.apply(values)
@@ -101,9 +99,7 @@ class Preprocessor:
         """The preprocessor that `to_arrays` was called on, bit for bit."""
         kind = _get(arrays, "scaling_kind", "U", ())
         if kind.item() not in SCALINGS:
-            raise ModelFileError(
-                f"scaling_kind is {kind.item()!r}, not one of {', '.join(SCALINGS)}: train again"
-            )
+            raise ModelFileError(f"scaling_kind is {kind.item()!r}, not one of {', '.join(SCALINGS)}: train again")
         offset = _get(arrays, "scaling_offset", "f", (None,))
         scaling = Scaling(kind.item(), offset, _get(arrays, "scaling_factor", "f", offset.shape))
         if not any(key.startswith("projection_") for key in arrays):
@@ -118,9 +114,7 @@ class Preprocessor:
         return cls(scaling, projection)
 
 
-def _get(
-    arrays: Mapping[str, NDArray[Any]], key: str, kind: str, shape: tuple[int | None, ...]
-) -> NDArray[Any]:
+def _get(arrays: Mapping[str, NDArray[Any]], key: str, kind: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
     if key not in arrays:
         raise ModelFileError(f"the model has no array {key!r}: the file is damaged; copy or train it again")
     values = np.asarray(arrays[key])

@@ -53,9 +53,7 @@ class Projection:
         return np.where(self.variances > rounding, np.sqrt(self.variances), 1.0)
 
 
-def fit_projection(
-    dataset: Dataset, scaling: Scaling, n_components: int | float, whiten: bool = False
-) -> Projection:
+def fit_projection(dataset: Dataset, scaling: Scaling, n_components: int | float, whiten: bool = False) -> Projection:
     """Fit the principal components of the scaled data in one pass.
 
     Parameters

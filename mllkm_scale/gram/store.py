@@ -83,9 +83,7 @@ class TileStore:
     (2, 4, 72)
     """
 
-    def __init__(
-        self, ram_bytes: int, disk_bytes: int = 0, folder: str | PathLike[str] | None = None
-    ) -> None:
+    def __init__(self, ram_bytes: int, disk_bytes: int = 0, folder: str | PathLike[str] | None = None) -> None:
         self._ram: RamTiles[TileKey] = RamTiles(_size("ram_bytes", ram_bytes))
         self._disk: DiskTiles[TileKey] | None = None
         if _size("disk_bytes", disk_bytes) > 0:

@@ -36,9 +36,7 @@ SIMPLEMKL_GAMMAS = tuple(0.5 / sigma**2 for sigma in (0.5, 1.0, 2.0, 5.0, 7.0, 1
 
 _POLYNOMIALS = tuple((offset, degree) for offset in (0.0, 0.5, 1.0) for degree in (1, 2, 3))
 # Row per polynomial: the coefficients of t^0 to t^3 in (t + c)^p.
-_EXPANSIONS = np.array(
-    [[comb(p, j) * c ** (p - j) if j <= p else 0.0 for j in range(4)] for c, p in _POLYNOMIALS]
-)
+_EXPANSIONS = np.array([[comb(p, j) * c ** (p - j) if j <= p else 0.0 for j in range(4)] for c, p in _POLYNOMIALS])
 _N_GAUSSIANS = len(SIMPLEMKL_GAMMAS)
 KERNELS_PER_COMPONENT = _N_GAUSSIANS + len(_POLYNOMIALS)
 

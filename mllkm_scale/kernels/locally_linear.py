@@ -26,11 +26,12 @@ _FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made i
 
 def squared_distances(X: Array, anchors: Array) -> Array:
     """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors); never negative."""
-    D = X @ anchors.T
+    D: Array = X @ anchors.T
     D *= -2.0
     D += np.einsum("ij,ij->i", X, X)[:, None]
     D += np.einsum("ij,ij->i", anchors, anchors)
-    return np.maximum(D, 0.0, out=D)
+    np.maximum(D, 0.0, out=D)
+    return D
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,11 @@ def bumps(
         out = np.multiply(squared_distances, gamma, out=out)
     if name in ("exponential", "gaussian"):
         np.negative(out, out=out)
-        return np.exp(out, out=out)
-    np.subtract(1.0, out, out=out)
-    return np.maximum(out, 0.0, out=out)
+        np.exp(out, out=out)
+    else:
+        np.subtract(1.0, out, out=out)
+        np.maximum(out, 0.0, out=out)
+    return out
 
 
 def gamma_of_half_width(name: MapName, half_width: float) -> float:

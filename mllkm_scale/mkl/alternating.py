@@ -1,7 +1,7 @@
 """First-order weights: SVMs at fixed weights, then the closed form  beta_m ~ beta_m sqrt(q_m)  (F8).
 
-It asks nothing of the SVMs but their duals, so it works on dense Grams, on tiles and on explicit features; it is what is
-left where the working set is too large for the interior point's factors.
+It asks nothing of the SVMs but their duals, so it works on dense Grams, on tiles and on explicit features; it is what
+is left where the working set is too large for the interior point's factors.
 """
 
 from __future__ import annotations

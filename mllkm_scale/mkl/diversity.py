@@ -1,7 +1,8 @@
 """Which of the violating kernels to insert: the worst, but none that would repeat another one's part.
 
-The scan prices every kernel alone, so its best candidates crowd around the same anchors and differ little. Kernels whose
-responses <phi_m(x), v_m> are nearly parallel on the support vectors would add the same function to the classifier.
+The scan prices every kernel alone, so its best candidates crowd around the same anchors and differ little. Kernels
+whose responses <phi_m(x), v_m> are nearly parallel on the support vectors would add the same function to the
+classifier.
 """
 
 from __future__ import annotations

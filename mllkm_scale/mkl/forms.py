@@ -1,8 +1,8 @@
 """Which form the inner problem takes, and the memory of each: pure arithmetic over sizes (F11).
 
-    dense      interior point: factors of every class and the maps of every class in memory
-    features   first-order weights, SDCA on explicit features of one class at a time
-    tiles      first-order weights, SDCA on tiles of the combined Gram of one class at a time
+dense      interior point: factors of every class and the maps of every class in memory
+features   first-order weights, SDCA on explicit features of one class at a time
+tiles      first-order weights, SDCA on tiles of the combined Gram of one class at a time
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) ->
     if features <= available_bytes and gram > available_bytes - tiles + disk_bytes:
         return Choice("features", features, f"{too_large}; the Gram of {_mb(gram)} does not fit the store either")
     store = max(0, available_bytes - tiles)
-    return Choice("tiles", tiles + min(store, gram), f"{too_large}; a step costs s d = {step} on features, |W| on tiles")
+    return Choice(
+        "tiles", tiles + min(store, gram), f"{too_large}; a step costs s d = {step} on features, |W| on tiles"
+    )
 
 
 def _mb(size_bytes: int) -> str:

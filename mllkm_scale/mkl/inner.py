@@ -108,10 +108,10 @@ class _ClassSVM:
     rows: Array
     number: int
     store: TileStore | None
+    signs: Array = field(init=False)
 
-    @property
-    def signs(self) -> Array:
-        return np.asarray(self.inner.signs[self.rows, self.number])
+    def __post_init__(self) -> None:
+        self.signs = self.inner.signs[self.rows, self.number]
 
     def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
         X, key, C = self.inner.rows_of(self.rows), (self.inner.seed, self.number), self.inner.C

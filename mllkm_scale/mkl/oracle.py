@@ -45,8 +45,7 @@ class Oracle:
     def evaluate(self, weights: Array, tol: float) -> Evaluation:
         """Solve the SVMs to the relative gap `tol`, and price every active kernel."""
         solutions = [
-            svm.solve(weights, duals, tol, self._max_epochs)
-            for svm, duals in zip(self._svms, self.duals, strict=True)
+            svm.solve(weights, duals, tol, self._max_epochs) for svm, duals in zip(self._svms, self.duals, strict=True)
         ]
         self.duals = [solution.duals for solution in solutions]
         self.evaluations += 1

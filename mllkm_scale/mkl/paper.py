@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from mllkm_scale.gram.blocks import Block, make_block
 from mllkm_scale.kernels.grid import KernelGrid
+from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
-from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.scan.products import Support, scan_block
 from mllkm_scale.solver.svm import DenseSVM
 
-__all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperRound", "PaperState"]
+__all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperState"]
 
 Array = NDArray[Any]
 _LOOSEST_TOL = 0.1  # of SolveMKL
@@ -134,21 +134,6 @@ class PaperState:
     stalled: bool  # J does not fall any more
 
 
-@dataclass(frozen=True)
-class PaperRound(Objective):
-    """What a round proved for the whole family, and what it saw on the way."""
-
-    n_open: int  # kernels of the family that are not excluded
-    n_active: int
-    n_support: int
-    n_violators: int
-    n_inserted: int
-    inner_gap: float  # over S alone
-    inner_steps: int
-    solve_s: float
-    scan_s: float
-
-
 class PaperMKL:
     """Algorithm 2.
 
@@ -198,28 +183,28 @@ class PaperMKL:
         self.C, self.tol, self.insertions = float(C), tol, insertions
         self.seed, self.max_epochs, self.poll = seed, max_epochs, poll
 
-    def rounds(self, state: PaperState | None = None) -> Iterator[tuple[PaperState, PaperRound]]:
+    def rounds(self, state: PaperState | None = None) -> Iterator[tuple[PaperState, Certificate]]:
         """The state after each round, with what was proved about it; a given state is where to go on."""
         state = state or self.start()
         while True:
             started = time.perf_counter()
-            n_inserted = len(state.violators)
             state, inner_steps = self.solve_mkl(self.insert(state)) if state.round else (state, 0)
             state, svm = self.solve_svm(self.drop(state))
             solved = time.perf_counter()
             q = self.family.quadratic_forms(self.X, state.duals * self.signs)
             violators = self.violators(state, q)
-            report = PaperRound(
+            report = Certificate(
                 primal=svm.objective.primal,
                 dual=float(state.duals.sum() - 0.5 * q.max()),
-                n_open=int(np.count_nonzero(self.family.scales)),
                 n_active=len(state.active),
                 n_support=int(state.duals.any(axis=1).sum()),
-                n_violators=len(violators),
-                n_inserted=n_inserted,
+                n_working=self.signs.size,
+                n_violating_samples=0,
+                n_violating_kernels=len(violators),
                 inner_gap=svm.objective.gap,
                 inner_steps=inner_steps,
                 solve_s=solved - started,
+                margins_s=0.0,
                 scan_s=time.perf_counter() - solved,
             )
             state = self.settle(state, violators, value_from_above(svm), report.gap)
@@ -231,16 +216,12 @@ class PaperMKL:
         """S = {k_1}, the first kernel that is not excluded; beta = 1, alpha = 0."""
         first = np.flatnonzero(self.family.scales)[:1]
         nothing = np.empty(0, dtype=np.int64)
-        return PaperState(
-            0, first, np.ones(1), np.zeros(self.signs.shape), nothing, _LOOSEST_TOL, np.inf, False
-        )
+        return PaperState(0, first, np.ones(1), np.zeros(self.signs.shape), nothing, _LOOSEST_TOL, np.inf, False)
 
     def insert(self, state: PaperState) -> PaperState:
         """The violators enter S, with weight zero."""
         active = np.concatenate([state.active, state.violators])
-        return replace(
-            state, active=active, weights=np.concatenate([state.weights, np.zeros(len(state.violators))])
-        )
+        return replace(state, active=active, weights=np.concatenate([state.weights, np.zeros(len(state.violators))]))
 
     def solve_mkl(self, state: PaperState) -> tuple[PaperState, int]:
         """beta <- SolveMKL(S)."""
@@ -278,12 +259,21 @@ class PaperMKL:
             stalled=inner_tol < _TIGHTEST_TOL * self.tol,
         )
 
+    def truncated(self, state: PaperState, max_kernels: int) -> PaperState:
+        """Only the heaviest kernels, to be solved for once more."""
+        heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])
+        weights = state.weights[heaviest]
+        return replace(
+            state,
+            active=state.active[heaviest],
+            weights=weights / weights.sum(),
+            violators=state.violators[:0],
+        )
+
     def oracle(self, state: PaperState) -> Oracle:
         """SDCA on the combined Gram of the active kernels, for every class, from the duals of the state."""
         active = self.family.active(state.active, self.X)
-        svms = [
-            DenseSVM(active.gram, y, self.C, (self.seed, state.round, k)) for k, y in enumerate(self.signs.T)
-        ]
+        svms = [DenseSVM(active.gram, y, self.C, (self.seed, state.round, k)) for k, y in enumerate(self.signs.T)]
 
         def forms(k: int, duals: Array) -> Array:
             return active.forms((duals * self.signs[:, k])[:, None])

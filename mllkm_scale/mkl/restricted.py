@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class RestrictedProblem:
     def __init__(self, blocks: Sequence[Block], C: float, team: Team | None = None) -> None:
         self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
-        self.slices = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals = int(edges[-1])
 
     def moments(self, duals: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """SequentialMKL with two working sets (F6): the outer loop of training.
 
-Each round solves MKL on working samples x active kernels, checks all samples (the margins) and all kernels of the open set
-(the scan), and thereby certifies a relative duality gap for the problem with ALL samples and ALL kernels (F5):
+Each round solves MKL on working samples x active kernels, checks all samples (the margins) and all kernels of the open
+set (the scan), and thereby certifies a relative duality gap for the problem with ALL samples and ALL kernels (F5):
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
 
@@ -135,7 +135,7 @@ class SequentialMKL:
         seen = self.look(solved)
         certificate = self.certify(solved, seen, solution, solve_s)
         following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen), seen)
-        inserted = np.isin(following.active, state.active, invert=True).any()
+        inserted = bool(np.isin(following.active, state.active, invert=True).any())
         grew = inserted or bool((following.working & ~state.working).any())
         tol = self.next_tolerance(state.inner_tol, certificate.gap, grew)
         return replace(following, round=state.round + 1, inner_tol=tol), certificate
@@ -182,9 +182,7 @@ class SequentialMKL:
         times = passed - started, time.perf_counter() - passed
         return _Seen(support, signed_duals, margins, norm, scan, forms, threshold, *times)
 
-    def pass_samples(
-        self, kernels: LocallyLinearKernels, weights: Array, support: Array, signed_duals: Array
-    ) -> Array:
+    def pass_samples(self, kernels: LocallyLinearKernels, weights: Array, support: Array, signed_duals: Array) -> Array:
         """y f(x) of every sample and class (n, K), in one pass over the chunks."""
         F = np.zeros_like(self.signs)
         if len(kernels):
@@ -233,7 +231,7 @@ class SequentialMKL:
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 
     def renew_samples(self, state: State, seen: _Seen) -> State:
-        """Samples well beyond the margin leave the working sets; the worst of those within it join, at most doubling."""
+        """Samples well beyond the margin leave; the worst of those within it join, at most doubling a working set."""
         working = state.working & (seen.margins < self.settings.margin)
         for k, margins in enumerate(seen.margins.T):
             outside = np.flatnonzero((margins < 1.0) & ~working[:, k])

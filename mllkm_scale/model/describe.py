@@ -72,9 +72,7 @@ class Description:
     def family(self) -> str:
         """The family in words, such as ``gaussian, component-wise, local bias 1``."""
         kind = "component-wise" if self.componentwise else "global"
-        return f"{self.map}, {kind}, " + (
-            f"local bias {self.local_bias:g}" if self.local_bias else "no local bias"
-        )
+        return f"{self.map}, {kind}, " + (f"local bias {self.local_bias:g}" if self.local_bias else "no local bias")
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
@@ -153,9 +151,7 @@ def _heaviest(model: Model, number: int) -> tuple[HeavyKernel, ...]:
     norms = np.sqrt(np.einsum("ksd,ksd->s", model.coef, model.coef))
     order = np.argsort(-weights, kind="stable")[: max(0, number)]
     return tuple(
-        HeavyKernel(
-            int(m), float(weights[m]), float(weights[m] / total), float(model.gammas[m]), float(norms[m])
-        )
+        HeavyKernel(int(m), float(weights[m]), float(weights[m] / total), float(model.gammas[m]), float(norms[m]))
         for m in order
     )
 
@@ -200,7 +196,6 @@ def _lines(facts: Description) -> list[str]:
     lines += [f"{g.gamma:>12.5g} {g.count:>8} {g.weight:>10.4g} {g.share:>7.1%}" for g in facts.gammas]
     lines += ["", f"{'heaviest':>12} {'gamma':>8} {'weight':>10} {'share':>7} {'norm':>10}"]
     lines += [
-        f"{k.position:>12} {k.gamma:>8.4g} {k.weight:>10.4g} {k.share:>7.1%} {k.norm:>10.4g}"
-        for k in facts.heaviest
+        f"{k.position:>12} {k.gamma:>8.4g} {k.weight:>10.4g} {k.share:>7.1%} {k.norm:>10.4g}" for k in facts.heaviest
     ]
     return lines

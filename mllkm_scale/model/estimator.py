@@ -24,8 +24,8 @@ Array = NDArray[Any]
 class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     """Multiple Locally Linear Kernel Machine.
 
-    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point; anchors and widths are chosen
-    by l1 multiple kernel learning over one kernel per training sample and scale, with a certified duality gap.
+    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point; anchors and widths are
+    chosen by l1 multiple kernel learning over one kernel per training sample and scale, with a certified duality gap.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     anchors : "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: all training samples, a number of random ones, k-means centres, or those given.
     normalize : {"trace", None}
-        Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are left out.
+        Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are
+        left out.
     local_bias : "auto" or float
         Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
     scaling : {"standard", "minmax", "unit-norm", "none"}
@@ -168,9 +169,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             dataset = X
             self.n_features_in_ = X.n_features
         else:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-            check_classification_targets(y)
-            dataset = Dataset.from_arrays(X, y)
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+            check_classification_targets(labels)
+            dataset = Dataset.from_arrays(rows, labels)
         given = {name: getattr(self, name) for name in defaults()}
         result = train(dataset, preset=self.preset, **(changed(given) if self.preset else given))
         self.history_ = [vars(event) for event in result.history]

@@ -59,9 +59,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     try:
         family = header["family"]
         return Model(
-            family=Family(
-                check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])
-            ),
+            family=Family(check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])),
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
             **{name: arrays[name] for name in _ARRAYS},

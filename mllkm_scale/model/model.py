@@ -173,9 +173,7 @@ class Model:
     def _flat(self, scores: Array) -> Array:
         return scores[:, 0] if self.n_machines == 1 else scores
 
-    def _scores(
-        self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None
-    ) -> NDArray[np.float64]:
+    def _scores(self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None) -> NDArray[np.float64]:
         """F (n, K); `first_row` and `name` are for messages."""
         self.require_features(X.shape[1], name)
         height = self.blocks.rows
@@ -244,9 +242,7 @@ def _class_labels(classes: ArrayLike) -> Array:
             f"classes have shape {labels.shape} and type {labels.dtype}: give at least two numbers or texts"
         )
     if not (labels[:-1] < labels[1:]).all():
-        raise ParameterError(
-            "classes are not in ascending order, each once: sort them, as encode_labels does"
-        )
+        raise ParameterError("classes are not in ascending order, each once: sort them, as encode_labels does")
     return labels
 
 
@@ -268,6 +264,5 @@ def _require_finite(block: Array, first_row: int, name: str) -> None:
     row, column = np.argwhere(~finite)[0]
     what = "NaN" if np.isnan(block[row, column]) else "infinity"
     raise DataError(
-        f"{name} has {what} at row {first_row + row}, column {column} (0-based):"
-        " remove or replace it, then predict"
+        f"{name} has {what} at row {first_row + row}, column {column} (0-based): remove or replace it, then predict"
     )

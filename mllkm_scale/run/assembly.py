@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.mkl.restricted import Objective
-from mllkm_scale.model.model import Model, ModelRecord
+from mllkm_scale.model.model import Model
+from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.params import Params
 from mllkm_scale.run.machine import MachineState
 from mllkm_scale.run.problem import Problem

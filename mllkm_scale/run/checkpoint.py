@@ -61,9 +61,7 @@ def save_checkpoint(
     write_sealed(path, kind=KIND, version=VERSION, header={**header, **own}, arrays=arrays)
 
 
-def load_checkpoint(
-    path: str | os.PathLike[str], fingerprint: str
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def load_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header, with "round" and "fingerprint" in it, and arrays as they were saved.
 
     Raises

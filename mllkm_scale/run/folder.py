@@ -121,9 +121,7 @@ class RunFolder:
         """
         folder = cls(path)
         if not folder.checkpoint.exists():
-            raise CheckpointError(
-                f"{folder.path} has nothing to resume: train without --resume (resume=False)"
-            )
+            raise CheckpointError(f"{folder.path} has nothing to resume: train without --resume (resume=False)")
         folder._open()
         try:
             folder._start_log()

@@ -25,6 +25,7 @@ __all__ = ["MachineState", "make_machine", "state_arrays", "state_from_arrays"]
 
 Array = NDArray[Any]
 SINGLE_PRECISION_TOL = 1e-3  # tighter tolerances are certified in double precision throughout
+INSERTIONS = 20  # of Algorithm 2 in a pass: "several", and all violators would be thousands
 
 
 class MachineState(Protocol):
@@ -53,7 +54,8 @@ def make_machine(
                 f" {format_bytes(plan.inner_bytes)}: use strategy='working-sets', or a larger memory_budget"
             )
         X = problem.data.rows(np.arange(n)).astype(np.float64)
-        return PaperMKL(GridFamily(problem.grid), X, signs, problem.C, params.tol, seed=problem.seed, poll=poll)
+        family = GridFamily(problem.grid)
+        return PaperMKL(family, X, signs, problem.C, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
     dtype = np.dtype(np.float32 if params.tol >= SINGLE_PRECISION_TOL else np.float64)
     inner = InnerMKL(
         problem.data,

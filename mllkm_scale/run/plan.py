@@ -149,7 +149,11 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
         ("interpreter and libraries", base_bytes, "measured"),
         ("reading and preprocessing", chunk, f"chunks of {chunk_rows} rows, covariance if projected"),
         ("duals, signs and margins", n * K * 41, f"{n} samples x {K} outputs"),
-        ("kernel scales", sizes.n_anchors * (8 * sizes.n_gammas + 32), f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
+        (
+            "kernel scales",
+            sizes.n_anchors * (8 * sizes.n_gammas + 32),
+            f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
+        ),
         ("scan", _scan_bytes(sizes), f"{sizes.threads} threads, distances in blocks; support rows"),
     ]
     data_bytes = n * d * sizes.itemsize

@@ -39,7 +39,14 @@ help each other less, and need larger duals to reach the margin.
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
-    "tol", "max_kernels", "max_rounds", "time_limit", "memory_budget", "scratch_dir", "n_jobs", "verbose"
+    "tol",
+    "max_kernels",
+    "max_rounds",
+    "time_limit",
+    "memory_budget",
+    "scratch_dir",
+    "n_jobs",
+    "verbose",
 )  # parameters that a resumed training may change
 
 

@@ -230,9 +230,7 @@ class RichProgress(Progress):
         )
 
 
-def choose_listener(
-    mode: str = "auto", stream: TextIO | None = None, *, tol: float | None = None
-) -> Progress:
+def choose_listener(mode: str = "auto", stream: TextIO | None = None, *, tol: float | None = None) -> Progress:
     """The listener for a mode: "auto" is live on a terminal and plain elsewhere.
 
     Parameters

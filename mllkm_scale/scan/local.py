@@ -1,6 +1,6 @@
 """The scanner on one machine: blocks of anchors on a fixed grid, in threads with one BLAS thread each.
 
-`scan(support)` returns the best candidates and a bound on q over ALL kernels of the grid: what the certificate needs (F5).
+`scan` returns the best candidates and a bound on q over ALL kernels of the grid: what the certificate needs (F5).
 In single precision the best candidates are evaluated again in double precision, and the bound on the rest is
 raised by more than the products can be off.
 """

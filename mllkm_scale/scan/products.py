@@ -1,8 +1,8 @@
 """The scan of a block of anchors: q_m for every gamma, summed over the classes.
 
-    global (F1):     V = (H * a) X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
-                     gamma and class; the distances are shared by all gammas and classes
-    component-wise:  by the explicit features, in blocks
+global (F1):     V = (H * a) X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
+                 gamma and class; the distances are shared by all gammas and classes
+component-wise:  by the explicit features, in blocks
 """
 
 from __future__ import annotations

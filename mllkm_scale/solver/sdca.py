@@ -2,8 +2,8 @@
 
     max over 0 <= alpha <= C:   sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_ij
 
-Each epoch visits the samples in a given order, skips those that cannot move (the early bail-out), and returns the largest
-violation |g| it met among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
+Each epoch visits the samples in a given order, skips those that cannot move (the early bail-out), and returns the
+largest violation |g| it met among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     TiledSVM     tiles of the combined Gram from the bounded store
     FeatureSVM   explicit features, no Gram at all
 
-Each solves  max over 0 <= alpha <= C: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, warm-started, and says y f(x)
-of its samples.
+Each solves  max over 0 <= alpha <= C: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, warm-started, and says
+y f(x) of its samples.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.solver.gap import relative_gap
+from mllkm_scale.solver.newton import newton_finish
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
-__all__ = ["SVM", "DenseSVM", "SVMSolution", "relative_gap", "run_epochs"]
+__all__ = ["SVM", "DenseSVM", "SVMSolution", "run_epochs"]
 
 Array = NDArray[Any]
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
+EPOCHS_BEFORE_NEWTON = 50
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,14 @@ class SVM(Protocol):
     def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution: ...
 
 
-def relative_gap(duals: Array, margins: Array, C: float) -> float:
-    """(P - D) / P with P = 1/2 alpha'Q alpha + C sum hinge and alpha'Q alpha = sum alpha_i y_i f(x_i)."""
-    norm = float(duals @ margins)
-    primal = 0.5 * norm + C * float(np.maximum(0.0, 1.0 - margins).sum())
-    return (primal - float(duals.sum()) + 0.5 * norm) / primal if primal > 0 else 0.0
-
-
 def run_epochs(
-    epoch: Callable[[Array], float], state: Callable[[], tuple[Array, Array]], C: float, n: int, tol: float,
-    max_epochs: int, key: tuple[int, ...],
+    epoch: Callable[[Array], float],
+    state: Callable[[], tuple[Array, Array]],
+    C: float,
+    n: int,
+    tol: float,
+    max_epochs: int,
+    key: tuple[int, ...],
 ) -> SVMSolution:
     """Epochs until the gap is at most `tol`; the gap is evaluated every few of them."""
     done = 0
@@ -68,10 +69,18 @@ def run_epochs(
 
 
 class DenseSVM:
-    """SDCA on the combined Gram of all samples, in memory."""
+    """SDCA on the combined Gram of all samples, in memory; what it has not finished in time, Newton's method does."""
 
-    def __init__(self, gram: Callable[[Array], Array], signs: Array, C: float, key: tuple[int, ...] = (0,)) -> None:
-        self.signs, self._gram, self._C, self._key = signs, gram, float(C), key
+    def __init__(
+        self,
+        gram: Callable[[Array], Array],
+        signs: Array,
+        C: float,
+        key: tuple[int, ...] = (0,),
+        *,
+        newton: bool = True,
+    ) -> None:
+        self.signs, self._gram, self._C, self._key, self._newton = signs, gram, float(C), key, newton
 
     def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
         K = self._gram(weights)
@@ -84,4 +93,11 @@ class DenseSVM:
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
-        return run_epochs(epoch, state, self._C, len(duals), tol, max_epochs, self._key)
+        epochs = min(max_epochs, EPOCHS_BEFORE_NEWTON) if self._newton else max_epochs
+        solution = run_epochs(epoch, state, self._C, len(duals), tol, epochs, self._key)
+        if solution.gap <= tol or not self._newton:
+            return solution
+        exact = newton_finish(K * np.outer(self.signs, self.signs), self._C, tol)
+        margins = self.signs * (K @ (exact * self.signs))
+        gap = relative_gap(exact, margins, self._C)
+        return SVMSolution(exact, margins, gap, solution.epochs) if gap < solution.gap else solution

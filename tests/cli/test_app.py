@@ -63,9 +63,7 @@ def test_help_does_not_import_the_heavy_modules() -> None:
     program = "import sys; from mllkm_scale.cli import cli; cli(['train', '--help'], standalone_mode=False)"
     found = f"print('HEAVY', [name for name in {HEAVY} if name in sys.modules])"
     watcher = f"import atexit, sys; atexit.register(lambda: {found})"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{watcher}\n{program}"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", f"{watcher}\n{program}"], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
 
 
@@ -85,9 +83,7 @@ def test_without_a_command_the_help_is_shown(mllkm: Run) -> None:
         (["train", "x.h5", "--out", "r", "--resume", "--overwrite"], "--resume"),
     ],
 )
-def test_a_usage_error_is_one_line_that_names_what_is_wrong(
-    mllkm: Run, arguments: list[str], named: str
-) -> None:
+def test_a_usage_error_is_one_line_that_names_what_is_wrong(mllkm: Run, arguments: list[str], named: str) -> None:
     result = mllkm(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -11,9 +11,7 @@ Run = Callable[..., Result]
 
 
 @pytest.mark.slow
-def test_the_demo_goes_the_whole_way_also_where_an_earlier_one_left_its_files(
-    mllkm: Run, tmp_path: Path
-) -> None:
+def test_the_demo_goes_the_whole_way_also_where_an_earlier_one_left_its_files(mllkm: Run, tmp_path: Path) -> None:
     folder = tmp_path / "demo-run"
     (folder / "run").mkdir(parents=True)
     for name in ("digits.npz", "digits.h5", "predictions.h5", "run/model.mllkm", "run/checkpoint.npz"):

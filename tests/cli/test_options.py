@@ -107,9 +107,7 @@ def write_pickle(path: Path) -> None:
         (lambda path: np.save(path, np.array([["a"]])), "type <U1"),
     ],
 )
-def test_a_file_that_holds_no_anchors_is_refused(
-    write: Callable[[Path], None], reason: str, tmp_path: Path
-) -> None:
+def test_a_file_that_holds_no_anchors_is_refused(write: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
     write(tmp_path / "a.npy")
     with pytest.raises(click.BadParameter, match=reason) as caught:
         given("--anchors", str(tmp_path / "a.npy"))
@@ -147,9 +145,7 @@ def test_a_file_that_holds_no_anchors_is_refused(
         ["--preset", "book"],
     ],
 )
-def test_a_value_that_cannot_work_is_a_usage_error_that_names_the_option(
-    mllkm: Run, arguments: list[str]
-) -> None:
+def test_a_value_that_cannot_work_is_a_usage_error_that_names_the_option(mllkm: Run, arguments: list[str]) -> None:
     result = mllkm("train", "absent.h5", "--out", "absent", *arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr

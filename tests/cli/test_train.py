@@ -50,9 +50,7 @@ def test_a_folder_that_holds_a_training_is_refused_and_kept(
     assert (folder / "model.mllkm").read_bytes() == before
 
 
-def test_resume_with_other_parameters_is_refused(
-    mllkm: Run, wine_h5: Path, trained: tuple[Path, Result]
-) -> None:
+def test_resume_with_other_parameters_is_refused(mllkm: Run, wine_h5: Path, trained: tuple[Path, Result]) -> None:
     result = mllkm("train", wine_h5, "--out", trained[0], "--resume", "--C", "3")
     assert result.exit_code == 6
     assert "other parameters" in result.stderr
@@ -64,9 +62,7 @@ def test_resume_without_a_checkpoint_is_refused(mllkm: Run, wine_h5: Path, tmp_p
     assert "train without --resume" in result.stderr
 
 
-def test_json_progress_is_json_lines_on_stdout_and_nothing_else(
-    mllkm: Run, wine_h5: Path, tmp_path: Path
-) -> None:
+def test_json_progress_is_json_lines_on_stdout_and_nothing_else(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
     options = ["--progress", "json", "--max-rounds", "2", "--tol", "1e-5", "--jobs", "1"]
     result = mllkm("train", wine_h5, "--out", tmp_path / "run", *options)
     assert result.exit_code == 0, result.stderr
@@ -157,15 +153,11 @@ def test_a_signal_ends_the_training_with_a_checkpoint_and_says_how_to_go_on(
     assert (tmp_path / "run" / "checkpoint.npz").exists()
 
 
-def test_on_a_terminal_the_rounds_stay_as_a_table_and_the_live_line_goes(
-    wine_h5: Path, tmp_path: Path
-) -> None:
+def test_on_a_terminal_the_rounds_stay_as_a_table_and_the_live_line_goes(wine_h5: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mllkm_scale.cli", "train", str(wine_h5), "--out", str(tmp_path / "run")]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "OPENBLAS_NUM_THREADS": "1"}
     terminal, theirs = os.openpty()
-    with subprocess.Popen(
-        [*command, "--jobs", "1"], stdout=subprocess.PIPE, stderr=theirs, env=environment
-    ) as process:
+    with subprocess.Popen([*command, "--jobs", "1"], stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more

@@ -28,9 +28,7 @@ def test_evaluate_shows_accuracy_and_a_table_of_the_classes(mllkm: Run, model: P
     assert [line.split()[0] for line in lines[4:7]] == ["0", "1", "2"]
 
 
-def test_evaluate_as_json_agrees_with_the_predictions(
-    mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path
-) -> None:
+def test_evaluate_as_json_agrees_with_the_predictions(mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path) -> None:
     report = json.loads(mllkm("evaluate", model, wine_h5, *HELD_OUT, "--json").stdout)
     result = mllkm("predict", model, wine_h5, "--x", "X_test", "--scores", "--out", tmp_path / "p.h5")
     assert result.exit_code == 0, result.stderr
@@ -45,9 +43,7 @@ def test_a_run_folder_stands_for_its_model(mllkm: Run, model: Path) -> None:
     assert mllkm("inspect", model.parent).stdout == mllkm("inspect", model).stdout
 
 
-def test_predict_replaces_a_file_only_when_told(
-    mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path
-) -> None:
+def test_predict_replaces_a_file_only_when_told(mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path) -> None:
     words = ["predict", model, wine_h5, "--out", tmp_path / "p.h5"]
     assert mllkm(*words).exit_code == 0
     assert mllkm(*words).exit_code == 2

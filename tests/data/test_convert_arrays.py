@@ -27,9 +27,7 @@ arrays_2d = hnp.arrays(
 labels_1d = hnp.arrays(st.sampled_from(["i8", "u1", "f4", "?", "U4"]), st.integers(1, 20)).map(
     lambda values: np.char.replace(values, "\x00", "0") if values.dtype.kind == "U" else values
 )
-fresh_folder = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fresh_folder = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def stored(path):
@@ -94,9 +92,7 @@ def test_npz_is_streamed_and_progress_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(npy, "BLOCK_BYTES", 800)
     np.savez(tmp_path / "in.npz", X=np.zeros((100, 10)))
     calls = []
-    convert(
-        tmp_path / "in.npz", tmp_path / "out.h5", progress=lambda done, total: calls.append((done, total))
-    )
+    convert(tmp_path / "in.npz", tmp_path / "out.h5", progress=lambda done, total: calls.append((done, total)))
     assert len(calls) == 10
     assert calls == sorted(calls)
 
@@ -132,9 +128,7 @@ def test_damaged_npz_is_refused(tmp_path):
     refused(tmp_path, npz_with(source, "X.npy", b"nonsense"), "cannot be read as NPZ")
     refused(tmp_path, npz_with(source, "notes.txt", b"hello"), r"'notes\.txt', which is no array")
     refused(tmp_path, npz_with(source, "../X.npy", whole), "which is no array")
-    refused(
-        tmp_path, npz_with(source, "X.npy", npy_bytes(np.zeros(2), version=(3, 0))), r"NPY version \(3, 0\)"
-    )
+    refused(tmp_path, npz_with(source, "X.npy", npy_bytes(np.zeros(2), version=(3, 0))), r"NPY version \(3, 0\)")
     lying = whole.replace(b"(20, 2)", b"(2**9,)"[:7])
     refused(tmp_path, npz_with(source, "X.npy", lying), "cannot be read as NPZ")
     np.savez(source, X=np.zeros((20, 2)))
@@ -148,9 +142,7 @@ def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
     header = {"descr": "|u1", "fortran_order": True, "shape": (2**31, 2)}
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, header)
-    refused(
-        tmp_path, npz_with(tmp_path / "in.npz", "X.npy", buffer.getvalue()), "shorter than its header says"
-    )
+    refused(tmp_path, npz_with(tmp_path / "in.npz", "X.npy", buffer.getvalue()), "shorter than its header says")
 
 
 def test_npz_names_that_collide_or_do_not_exist_are_refused(tmp_path):

@@ -16,9 +16,7 @@ from mllkm_scale.errors import DataError, ParameterError, ScratchError
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 5)), elements=finite)
-fresh_folder = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fresh_folder = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -136,9 +134,7 @@ def test_packed_text_is_read(converted):
         ("\t\t\n1\t2\t0\n", "line 1, column 1", {"name": "in.tsv", "header": False}),
     ],
 )
-def test_malformed_csv_is_refused_with_line_and_column_and_leaves_nothing(
-    converted, tmp_path, text, message, options
-):
+def test_malformed_csv_is_refused_with_line_and_column_and_leaves_nothing(converted, tmp_path, text, message, options):
     refused(converted, tmp_path, message, text, **options)
 
 

@@ -113,9 +113,7 @@ def test_a_chunk_outside_the_grid_is_refused():
             data.bounds(i)
 
 
-@pytest.mark.parametrize(
-    ("n_features", "rows"), [(1, 65536), (8, 65536), (784, 668), (32768, 16), (10**6, 16)]
-)
+@pytest.mark.parametrize(("n_features", "rows"), [(1, 65536), (8, 65536), (784, 668), (32768, 16), (10**6, 16)])
 def test_the_default_grid_follows_from_the_width_alone(n_features, rows):
     assert default_chunk_rows(n_features) == rows
 

@@ -44,9 +44,7 @@ def test_folders_that_are_no_group_are_refused(store, tmp_path):
     (tmp_path / "plain").mkdir()
     with pytest.raises(DataError, match=r"plain is a folder but no zarr group"):
         Dataset.open(tmp_path / "plain")
-    with pytest.raises(
-        DataError, match=r"is a zarr array, not a group: open .*train\.zarr with the data set 'X'"
-    ):
+    with pytest.raises(DataError, match=r"is a zarr array, not a group: open .*train\.zarr with the data set 'X'"):
         Dataset.open(store / "X")
 
 

@@ -209,9 +209,7 @@ def test_a_write_that_fails_halfway_leaves_nothing_and_warns_once(tiles: DiskTil
     assert not tiles.put("b", large)
 
 
-def test_writing_resumes_when_a_tile_was_deleted(
-    tiles: DiskTiles[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_resumes_when_a_tile_was_deleted(tiles: DiskTiles[str], monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
@@ -244,9 +242,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         DiskTiles(10**6, tmp_path / "file" / "tiles")
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Path.mkdir
 
     def deny(self: Path, *args: object, **kwargs: object) -> None:

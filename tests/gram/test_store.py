@@ -143,9 +143,7 @@ def test_views_and_fortran_order_are_copied(tile_bytes: int) -> None:
     large[:] = 1
 
 
-@pytest.mark.parametrize(
-    "tile", [np.ones(3), np.ones((2, 2), int), np.ones((2, 2), ">f8"), np.ones((1, 2, 2))]
-)
+@pytest.mark.parametrize("tile", [np.ones(3), np.ones((2, 2), int), np.ones((2, 2), ">f8"), np.ones((1, 2, 2))])
 def test_what_is_no_tile_is_refused(tile: Tile) -> None:
     with (
         TileStore(1000) as store,

@@ -62,7 +62,5 @@ def make_problem(
         primal=2.0, dual=1.99, gap=0.005, tol=0.01, status="converged", n_open=90, n_train=30, seed=seed,
         params={"C": 1.0, "gammas": np.array([0.05, 0.2, 0.7])},
     )  # fmt: skip
-    model = Model(
-        family, np.array(classes), anchors, gammas, scales, weights, coef, local_coef, preprocessor, record
-    )
+    model = Model(family, np.array(classes), anchors, gammas, scales, weights, coef, local_coef, preprocessor, record)
     return Problem(model, samples, signed_duals, raw)

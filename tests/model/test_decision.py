@@ -59,9 +59,7 @@ def looped_decision(problem, x, k):
 @pytest.mark.parametrize("local_bias", [0.0, 0.7])
 @pytest.mark.parametrize("componentwise", [False, True])
 @pytest.mark.parametrize("map", MAPS)
-def test_the_decision_function_is_the_loop_over_kernels_and_components(
-    make_problem, map, componentwise, local_bias
-):
+def test_the_decision_function_is_the_loop_over_kernels_and_components(make_problem, map, componentwise, local_bias):
     problem = make_problem(map, componentwise, local_bias, n_kernels=4, n_features=3)
     rows = problem.raw[:5] + 0.3
     Z = problem.model.preprocessor.transform(rows)
@@ -133,9 +131,7 @@ def test_chunks_give_the_same_bits_as_all_rows_at_once(make_model):
 
 
 @pytest.mark.parametrize(("componentwise", "n_kernels"), [(False, 20_000), (True, 900)])
-def test_kernels_taken_in_groups_add_up_and_bound_the_memory(
-    make_model, componentwise, n_kernels, monkeypatch
-):
+def test_kernels_taken_in_groups_add_up_and_bound_the_memory(make_model, componentwise, n_kernels, monkeypatch):
     model = make_model(componentwise=componentwise, n_kernels=n_kernels, n_features=12)
     X = np.random.default_rng(1).normal(size=(64, 12))
     at_once = model.decision_function(X)
@@ -163,9 +159,7 @@ def test_another_number_of_columns_is_refused_with_both_numbers(make_model):
     with pytest.raises(DataError, match="X has 5 features per row, but the model was trained with 4"):
         make_model().predict(np.zeros((2, 5)))
     dataset = Dataset.from_arrays(np.zeros((2, 3)), name="test.h5:X")
-    with pytest.raises(
-        DataError, match=r"test\.h5:X has 3 features per row, but the model was trained with 4"
-    ):
+    with pytest.raises(DataError, match=r"test\.h5:X has 3 features per row, but the model was trained with 4"):
         next(make_model().predict_chunks(dataset))
 
 
@@ -223,9 +217,7 @@ def test_arrays_that_do_not_agree_are_refused(make_model, changes, message):
 
 
 def test_a_record_holds_what_json_holds():
-    record = ModelRecord(
-        np.float32(2), 1, 0.5, 0.1, "x", np.int64(3), 4, None, params={"a": (np.int64(1), 2)}
-    )
+    record = ModelRecord(np.float32(2), 1, 0.5, 0.1, "x", np.int64(3), 4, None, params={"a": (np.int64(1), 2)})
     assert record.params == {"a": [1, 2]}
     assert isinstance(record.n_open, int)
     with pytest.raises(ParameterError, match="a set, which JSON cannot hold"):

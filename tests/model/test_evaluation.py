@@ -26,9 +26,7 @@ def test_all_numbers_are_those_of_scikit_learn(make_model, classes):
     assert result.accuracy == pytest.approx(metrics.accuracy_score(y, predicted))
     assert result.error == pytest.approx(1 - result.accuracy)
     np.testing.assert_array_equal(result.confusion, metrics.confusion_matrix(y, predicted, labels=classes))
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        y, predicted, labels=classes, zero_division=0
-    )
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(y, predicted, labels=classes, zero_division=0)
     np.testing.assert_allclose(result.precision, precision)
     np.testing.assert_allclose(result.recall, recall)
     np.testing.assert_allclose(result.f1, f1)

@@ -54,9 +54,7 @@ def test_saved_loaded_and_saved_again_gives_the_same_bytes_and_decisions(make_mo
 
 @pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
 @pytest.mark.parametrize("map", MAPS)
-def test_every_family_and_preprocessing_decides_with_the_same_bits_after_loading(
-    make_model, map, scaling, tmp_path
-):
+def test_every_family_and_preprocessing_decides_with_the_same_bits_after_loading(make_model, map, scaling, tmp_path):
     X = np.random.default_rng(1).normal(size=(50, 4))
     for componentwise in (False, True):
         model = make_model(

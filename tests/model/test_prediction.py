@@ -30,12 +30,8 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr("mllkm_scale.data.grid.CHUNK_BYTES", 100 * 8 * 4)
 
 
-@pytest.mark.parametrize(
-    "classes", [(0, 1), (False, True), (-1.0, 1.0), ("état", "über"), (3, 5, 8), ("a", "bc", "d")]
-)
-def test_the_file_holds_the_labels_and_scores_of_prediction_in_memory(
-    make_model, classes, rows, source, tmp_path
-):
+@pytest.mark.parametrize("classes", [(0, 1), (False, True), (-1.0, 1.0), ("état", "über"), (3, 5, 8), ("a", "bc", "d")])
+def test_the_file_holds_the_labels_and_scores_of_prediction_in_memory(make_model, classes, rows, source, tmp_path):
     model = make_model(classes=classes)
     told = []
     summary = predict_file(

@@ -46,7 +46,7 @@ def kernel_features(X, anchor, gamma, *, map, componentwise, local_bias=0.0):
 
 
 def unit_trace_scale(features):
-    """1 / mean diagonal; 0 for a kernel whose diagonal u has an effective support (sum u)^2 / sum u^2 below ten."""
+    """1 / mean diagonal u; 0 for a kernel whose effective size (sum u)^2 / sum u^2 is below ten."""
     u = (features**2).sum(axis=1)
     if u.sum() ** 2 <= min(LEAST_REACH, 0.5 * len(u)) * (u**2).sum():
         return 0.0
@@ -115,9 +115,7 @@ def optimum(X, signs, map, componentwise, gammas, normalize=None, local_bias=0.0
     return solve(features, signs, C).value
 
 
-def certified_gap(
-    X, signs, map, componentwise, gammas, normalize, local_bias, C, *, duals, active, weights
-):
+def certified_gap(X, signs, map, componentwise, gammas, normalize, local_bias, C, *, duals, active, weights):
     """(P - D) / P over ALL kernels, by brute force; `weights` belong to the kernels with the ids `active`."""
     features = grid_features(
         X, gammas, map=map, componentwise=componentwise, normalize=normalize, local_bias=local_bias

@@ -181,18 +181,14 @@ def test_history_comes_back_as_it_was_appended(tmp_path: Path, round_event: Make
     assert RunFolder(tmp_path).read_history() == rounds
 
 
-def test_a_gap_that_is_not_finite_is_null_in_the_file_and_nan_when_read(
-    tmp_path: Path, round_event: MakeRound
-) -> None:
+def test_a_gap_that_is_not_finite_is_null_in_the_file_and_nan_when_read(tmp_path: Path, round_event: MakeRound) -> None:
     with RunFolder.create(tmp_path) as folder:
         folder.append_history(round_event(gap=math.inf))
         assert json.loads(folder.history.read_text(), parse_constant=pytest.fail)["gap"] is None
         assert math.isnan(folder.read_history()[0].gap)
 
 
-def test_resume_cuts_the_history_after_the_round_of_the_checkpoint(
-    tmp_path: Path, round_event: MakeRound
-) -> None:
+def test_resume_cuts_the_history_after_the_round_of_the_checkpoint(tmp_path: Path, round_event: MakeRound) -> None:
     with RunFolder.create(tmp_path) as folder:
         for number in (1, 2, 3):
             folder.append_history(round_event(number=number))

@@ -30,18 +30,14 @@ def test_peak_includes_memory_that_was_given_back() -> None:
     assert peak_bytes() >= measured.peak_bytes()
 
 
-def test_peak_comes_from_getrusage_where_there_is_no_proc(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_peak_comes_from_getrusage_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from_proc = peak_bytes()
     monkeypatch.setattr(memory, "STATUS", tmp_path / "absent")
     assert peak_bytes() == pytest.approx(from_proc, rel=0.5)
 
 
 @pytest.mark.parametrize("text", ["", "VmHWM:\n", "VmHWM: many kB\n", "Name: x\n"])
-def test_a_status_file_without_the_mark_is_no_mark(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
-) -> None:
+def test_a_status_file_without_the_mark_is_no_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     status = tmp_path / "status"
     status.write_text(text)
     monkeypatch.setattr(memory, "STATUS", status)

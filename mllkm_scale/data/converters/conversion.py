@@ -148,9 +148,7 @@ def _format_of(source: Path) -> str:
     for kind, known in FORMATS.items():
         if re.search(f"({known.pattern})$", name):
             return kind
-    raise ParameterError(
-        f"the format of {source} is not clear from its name: name one of {', '.join(FORMATS)}"
-    )
+    raise ParameterError(f"the format of {source} is not clear from its name: name one of {', '.join(FORMATS)}")
 
 
 def _require_known_options(kind: str, options: ConvertOptions) -> None:
@@ -163,13 +161,9 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
     for option, is_given in given.items():
         if is_given and option not in FORMATS[kind].options:
             known = ", ".join(sorted(FORMATS[kind].options)) or "no options"
-            raise ParameterError(
-                f"{option} does not belong to the format {kind}, which knows {known}: leave it out"
-            )
+            raise ParameterError(f"{option} does not belong to the format {kind}, which knows {known}: leave it out")
     if isinstance(options.label_column, str) and options.header is False:
-        raise ParameterError(
-            f"label_column={options.label_column!r} needs a header: give its position instead"
-        )
+        raise ParameterError(f"label_column={options.label_column!r} needs a header: give its position instead")
     if isinstance(options.label_column, bool) or not isinstance(options.label_column, str | int | None):
         raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
 
@@ -185,14 +179,10 @@ def _require_readable(source: Path, kind: str) -> None:
     except OSError as error:
         raise DataError(f"{source} cannot be read ({one_line(error)}): change its permissions") from error
     if packed and not FORMATS[kind].gzip:
-        raise DataError(
-            f"{source} is packed by gzip, which {kind} files cannot be: unpack it first with gunzip"
-        )
+        raise DataError(f"{source} is packed by gzip, which {kind} files cannot be: unpack it first with gunzip")
 
 
-def _require_usable(
-    source: Path, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]
-) -> None:
+def _require_usable(source: Path, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]) -> None:
     if not arrays:
         raise DataError(f"{source} holds no rows: give at least one")
     if "X" not in arrays:
@@ -202,6 +192,4 @@ def _require_usable(
         raise DataError(f"{source} has X of shape {shape} and type {kind}: give rows of numbers")
     if "y" in arrays and arrays["y"][0][:1] != shape[:1]:
         labels = arrays["y"][0]
-        raise DataError(
-            f"{source} has X of shape {shape}, but {options.y or 'y'} has shape {labels}: label every row"
-        )
+        raise DataError(f"{source} has X of shape {shape}, but {options.y or 'y'} has shape {labels}: label every row")

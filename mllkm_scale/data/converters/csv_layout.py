@@ -71,9 +71,7 @@ def read_layout(source: Path, options: ConvertOptions, delimiter: str | None) ->
     if header and len(rows) < 2:
         raise DataError(f"{source} has a header but no rows: give a line per sample")
     if len(first) == (label is not None):
-        raise DataError(
-            f"{source} has no columns of features, separated by {delimiter!r}: check the separator"
-        )
+        raise DataError(f"{source} has no columns of features, separated by {delimiter!r}: check the separator")
     return CSVLayout(source, delimiter, first if header else None, len(first), label, number + bool(header))
 
 
@@ -93,14 +91,10 @@ def _label_position(source: Path, label: str | int | None, first: list[str]) -> 
         if first.count(label) != 1:
             problem = "twice" if label in first else "not"
             names = ", ".join(first[:20] + ["..."] * (len(first) > 20))
-            raise DataError(
-                f"{source}: the label column {label!r} is {problem} in the header ({names}): name another"
-            )
+            raise DataError(f"{source}: the label column {label!r} is {problem} in the header ({names}): name another")
         return first.index(label)
     if not -len(first) <= label < len(first):
-        raise DataError(
-            f"{source}: there is no column {label} among {len(first)}: count from 0, or -1 for the last"
-        )
+        raise DataError(f"{source}: there is no column {label} among {len(first)}: count from 0, or -1 for the last")
     return label % len(first)
 
 

@@ -101,9 +101,7 @@ def _parse(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> NDArr
         for number, row in zip(numbers, layout.cells(numbers, lines), strict=True):
             for column in layout.features:
                 if not row[column].strip():
-                    raise DataError(
-                        f"{layout.place(number, column)} is empty: fill it or remove the line"
-                    ) from None
+                    raise DataError(f"{layout.place(number, column)} is empty: fill it or remove the line") from None
                 if not is_number(row[column]):
                     raise DataError(
                         f"{layout.place(number, column)} is {row[column]!r}, not a number: encode it as a"
@@ -121,9 +119,7 @@ def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: s
     assert layout.label is not None
     for number, text in zip(numbers, texts, strict=True):
         if not text:
-            raise DataError(
-                f"{layout.place(number, layout.label)}, the label, is empty: label it or remove the line"
-            )
+            raise DataError(f"{layout.place(number, layout.label)}, the label, is empty: label it or remove the line")
     if kind == "text":
         return np.array(texts, dtype=np.str_)
     try:

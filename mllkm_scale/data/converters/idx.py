@@ -50,18 +50,14 @@ def _copy(path: Path, writer: HDF5Writer, name: str, axes: range, progress: Prog
 def _read_header(stream: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in TYPES or magic[3] == 0:
-        raise DataError(
-            f"{path} is not an IDX file (it begins with {magic.hex() or 'nothing'}): name its format"
-        )
+        raise DataError(f"{path} is not an IDX file (it begins with {magic.hex() or 'nothing'}): name its format")
     axes = stream.read(4 * magic[3])
     if len(axes) < 4 * magic[3]:
         raise DataError(f"{path} is cut short in its header: copy it again")
     return struct.unpack(f">{magic[3]}I", axes), np.dtype(TYPES[magic[2]])
 
 
-def _blocks(
-    stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], path: Path
-) -> Iterator[NDArray[Any]]:
+def _blocks(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any], path: Path) -> Iterator[NDArray[Any]]:
     row_bytes = math.prod(shape[1:]) * dtype.itemsize
     step = block_rows(shape, dtype)
     for start in range(0, shape[0], step):

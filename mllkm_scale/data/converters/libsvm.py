@@ -104,15 +104,11 @@ def _parse(source: Path, lines: list[int], labels: list[str], entries: list[str]
 def _first_problem(source: Path, lines: list[int], labels: list[str], entries: list[str]) -> DataError:
     for number, label, entry in zip(lines, labels, entries, strict=True):
         if not (is_number(label) and abs(float(label)) < LARGEST_EXACT):
-            return DataError(
-                f"{source}: line {number} begins with {label!r}: begin it with a number, the label"
-            )
+            return DataError(f"{source}: line {number} begins with {label!r}: begin it with a number, the label")
         for pair in entry.split():
             index, _, value = pair.partition(":")
             if not (index.isdecimal() and int(index) < LARGEST_INDEX and is_number(value)):
-                return DataError(
-                    f"{source}: line {number} has {pair!r}: write index:value, with a whole index"
-                )
+                return DataError(f"{source}: line {number} has {pair!r}: write index:value, with a whole index")
     return DataError(f"{source}: lines {lines[0]} to {lines[-1]} cannot be read: write label index:value ...")
 
 

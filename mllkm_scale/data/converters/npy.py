@@ -46,9 +46,7 @@ def append_array(writer: HDF5Writer, name: str, block: NDArray[Any], source: str
         block = block.reshape(len(block), math.prod(block.shape[1:]))
     if block.dtype.kind != "U":
         # HDF5 has no portable type wider than float64.
-        block = block.astype(
-            np.float64 if block.dtype.itemsize > 8 else block.dtype.newbyteorder("="), copy=False
-        )
+        block = block.astype(np.float64 if block.dtype.itemsize > 8 else block.dtype.newbyteorder("="), copy=False)
     writer.append(name, block)
 
 

@@ -93,14 +93,10 @@ def _read_header(stream: IO[bytes], called: str) -> _Header:
     version = np.lib.format.read_magic(stream)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
-        raise DataError(
-            f"{called} has NPY version {version}: save a plain array of numbers or text with numpy.savez"
-        )
+        raise DataError(f"{called} has NPY version {version}: save a plain array of numbers or text with numpy.savez")
     shape, by_columns, dtype = readers[version](stream)
     if dtype.hasobject:
-        raise DataError(
-            f"{called} holds Python objects (pickle), which are never loaded: save numbers or text"
-        )
+        raise DataError(f"{called} holds Python objects (pickle), which are never loaded: save numbers or text")
     require_plain_dtype(dtype, called)
     if any(size < 0 for size in shape):
         raise DataError(f"{called} has shape {shape}: save it again with numpy.savez")

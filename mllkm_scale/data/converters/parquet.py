@@ -36,9 +36,7 @@ def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, p
     except MLLKMError:
         raise
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(
-            f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again"
-        ) from error
+        raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again") from error
 
 
 def _copy(file: Any, source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
@@ -70,14 +68,10 @@ def _label_name(source: Path, label: str | int | None, names: list[str]) -> str 
         return None
     if isinstance(label, str):
         if label not in names:
-            raise DataError(
-                f"{source} has no column {label!r}: it has {', '.join(names[:20])}; name the label"
-            )
+            raise DataError(f"{source} has no column {label!r}: it has {', '.join(names[:20])}; name the label")
         return label
     if not -len(names) <= label < len(names):
-        raise DataError(
-            f"{source}: there is no column {label} among {len(names)}: count from 0, or -1 for the last"
-        )
+        raise DataError(f"{source}: there is no column {label} among {len(names)}: count from 0, or -1 for the last")
     return names[label]
 
 
@@ -98,9 +92,7 @@ def _column(batch: Any, name: str, first: int, source: Path) -> NDArray[Any]:
     column = batch.column(name)
     if column.null_count:
         row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(
-            f"{source}: column {name!r} is empty at row {row} (0-based): fill it or remove the row"
-        )
+        raise DataError(f"{source}: column {name!r} is empty at row {row} (0-based): fill it or remove the row")
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
 
@@ -110,7 +102,5 @@ def _labels(values: NDArray[Any], label: str, source: Path) -> NDArray[Any]:
         return values
     texts = values.tolist()
     if not all(isinstance(text, str) for text in texts):
-        raise DataError(
-            f"{source}: the label column {label!r} holds neither numbers nor text: encode it as one"
-        )
+        raise DataError(f"{source}: the label column {label!r} holds neither numbers nor text: encode it as one")
     return np.array(texts, dtype=np.str_)

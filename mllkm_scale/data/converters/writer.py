@@ -85,9 +85,7 @@ class HDF5Writer:
         """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""
         kind = block.dtype.kind
         if kind == "u" and len(block) and int(block.max()) > np.iinfo(np.int64).max:
-            raise DataError(
-                f"{name} has the label {block.max()}, which is too large: number the classes from 0"
-            )
+            raise DataError(f"{name} has the label {block.max()}, which is too large: number the classes from 0")
         if kind == "U" and any("\x00" in text for text in block.tolist()):
             raise DataError(f"{name} has a label with a NUL character: remove it")
         self.append(name, block.astype({"f": np.float64, "U": np.str_}.get(kind, np.int64), copy=False))
@@ -147,11 +145,7 @@ class HDF5Writer:
 
     def _require_free_name(self) -> None:
         if self.target.exists() and not self.overwrite:
-            raise ParameterError(
-                f"{self.target} exists already: choose another name, or allow it to be overwritten"
-            )
+            raise ParameterError(f"{self.target} exists already: choose another name, or allow it to be overwritten")
 
     def _cannot_write(self, error: OSError) -> ScratchError:
-        return ScratchError(
-            f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder"
-        )
+        return ScratchError(f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder")

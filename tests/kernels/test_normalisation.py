@@ -1,0 +1,72 @@
+"""Unit trace, and the kernels that are excluded because they reach almost nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mllkm_scale.data import Dataset
+from mllkm_scale.kernels import normalisation
+from mllkm_scale.kernels.gammas import auto_gammas
+from mllkm_scale.kernels.grid import Family, KernelGrid
+from mllkm_scale.kernels.maps import MAPS
+from mllkm_scale.kernels.normalisation import MIN_REACH, trace_scales
+from mllkm_scale.team import Team
+
+
+@pytest.mark.parametrize("map", MAPS)
+@pytest.mark.parametrize("componentwise", [False, True])
+@pytest.mark.parametrize("local_bias", [0.0, 1.0])
+def test_open_kernels_have_a_mean_diagonal_of_one_and_the_others_reach_few_samples(
+    mkl_reference, small_problem, map, componentwise, local_bias
+):
+    X, _ = small_problem("breast_cancer", 50)
+    X = X[:, :5]
+    family = Family(map, componentwise, local_bias)
+    gammas = np.concatenate([auto_gammas(family, X), [60.0]])
+    scales = trace_scales(family, Dataset.from_arrays(X, chunk_rows=13), gammas, X)
+    expected = np.array(
+        [
+            mkl_reference.unit_trace_scale(
+                mkl_reference.kernel_features(
+                    X, anchor, gamma, map=map, componentwise=componentwise, local_bias=local_bias
+                )
+            )
+            for anchor in X
+            for gamma in gammas
+        ]
+    ).reshape(50, -1)
+    np.testing.assert_allclose(scales, expected, rtol=1e-6)
+    grid = KernelGrid(family, Dataset.from_arrays(X), gammas, scales)
+    open_set = np.flatnonzero(scales)
+    assert 0 < len(open_set) < scales.size
+    assert grid.n_open == len(open_set)
+    np.testing.assert_allclose(grid.take(open_set).diagonals(X).mean(axis=0), 1.0, rtol=1e-6)
+
+
+def test_reach_is_the_effective_number_of_samples():
+    """A bounded map with k samples at one distance within its radius has a reach of k."""
+    least = int(MIN_REACH)
+    angles = np.linspace(0, 2 * np.pi, least + 1, endpoint=False)
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
+    far = 100.0 + np.arange(40.0).reshape(20, 2)
+    family, anchor = Family("squared"), Dataset.from_arrays(np.zeros((1, 2)))
+    enough = trace_scales(family, anchor, np.array([0.5]), np.concatenate([circle, far]))
+    too_few = trace_scales(family, anchor, np.array([0.5]), np.concatenate([circle[1:], far]))
+    assert enough[0, 0] == pytest.approx((least + 21) / ((least + 1) * 0.25))
+    assert too_few[0, 0] == 0.0
+
+
+def test_a_kernel_that_reaches_nothing_is_excluded_without_a_warning():
+    X = np.arange(20.0)[:, None]
+    assert not trace_scales(Family("linear"), Dataset.from_arrays(X), np.array([2.0]), X).any()
+    assert not trace_scales(Family("gaussian"), Dataset.from_arrays(X), np.array([1e4]), X).any()
+
+
+def test_scales_have_the_same_bits_in_any_number_of_threads(monkeypatch, small_problem):
+    X, _ = small_problem("wine", 90)
+    monkeypatch.setattr(normalisation, "_BLOCK_BYTES", 8 * 90 * 7)  # seven anchors
+    family, data = Family("gaussian", local_bias=1.0), Dataset.from_arrays(X)
+    alone = trace_scales(family, data, np.array([0.01, 0.1]), X)
+    with Team(3) as team:
+        np.testing.assert_array_equal(trace_scales(family, data, np.array([0.01, 0.1]), X, team), alone)

@@ -1,0 +1,86 @@
+"""Restricted problems of a few dozen samples and kernels, with the optimum that a conic solver finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from mllkm_scale.gram.blocks import MatrixBlock, make_block
+from mllkm_scale.kernels.generic import GenericFamily
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.mkl.oracle import Oracle
+from mllkm_scale.mkl.restricted import RestrictedProblem
+from mllkm_scale.solver.svm import DenseSVM
+
+FAMILIES = {
+    "gaussian": Family("gaussian", False, 0.5),
+    "squared": Family("squared", False, 0.0),
+    "component-linear": Family("linear", True, 0.5),
+    "generic": None,
+}
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """Blocks of every class, the features of every kernel, and the optimum over all of them."""
+
+    features: list[np.ndarray]
+    signs: np.ndarray
+    C: float
+    blocks: list
+    optimum: float
+
+    @property
+    def problem(self) -> RestrictedProblem:
+        return RestrictedProblem(self.blocks, self.C)
+
+    def oracle(self, max_epochs: int = 1000) -> Oracle:
+        """SVMs on dense Grams; a block speaks of y y' o K, an SVM of K."""
+
+        def gram(block):
+            return lambda weights: block.gram(weights) * np.outer(block.signs, block.signs)
+
+        svms = [DenseSVM(gram(block), block.signs, self.C) for block in self.blocks]
+        return Oracle(svms, lambda k, duals: self.blocks[k].moments(duals)[1], self.C, max_epochs)
+
+    def per_class(self, duals: np.ndarray) -> np.ndarray:
+        """Duals of all classes, one after the other, as (n, K)."""
+        return duals.reshape(self.signs.shape[::-1]).T
+
+
+def scaled(features):
+    """Unit trace, so that no kernel wins by its size alone."""
+    return features / np.sqrt(np.mean(np.sum(features**2, axis=1)))
+
+
+@pytest.fixture(scope="session", params=["one-class", "three-classes"])
+def data(request, small_problem):
+    X, signs = small_problem(*(("breast_cancer", 45) if request.param == "one-class" else ("wine", 36)))
+    X = X[:, :5].copy()
+    X[3] += 30.0  # out of reach of all bounded kernels but its own
+    return X, signs
+
+
+@pytest.fixture(scope="session", params=FAMILIES)
+def restricted(request, data, mkl_reference):
+    X, signs = data
+    family, C = FAMILIES[request.param], 2.0
+    if family is None:
+        generic = GenericFamily.fit(X)
+        grams = [generic.gram(id, X, X) for id in range(0, len(generic), 3)]
+        features = [mkl_reference.gram_features(K) for K in grams]
+        blocks = [MatrixBlock(grams, y) for y in signs.T]
+    else:
+        anchors, gammas = np.repeat(X[5:17], 2, axis=0), np.tile([0.02, 0.15], 12)
+        plain = [
+            mkl_reference.kernel_features(
+                X, c, g, map=family.map, componentwise=family.componentwise, local_bias=family.local_bias
+            )
+            for c, g in zip(anchors, gammas, strict=True)
+        ]
+        features = [scaled(F) for F in plain]
+        scales = np.array([1 / np.mean(np.sum(F**2, axis=1)) for F in plain])
+        blocks = [make_block(family.kernels(anchors, gammas, scales), X, y) for y in signs.T]
+    return Restricted(features, signs, C, blocks, mkl_reference.solve(features, signs, C).value)

@@ -1,0 +1,114 @@
+"""The scan against brute force over all kernels of the grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mllkm_scale.kernels.grid import KernelGrid
+from mllkm_scale.kernels.maps import uses_plain_distance
+from mllkm_scale.scan import local
+from mllkm_scale.scan.local import LocalScanner, block_height
+from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.team import Team, one_blas_thread
+
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def rounding(problem, dtype=DOUBLE):
+    """How exact a form can be: two global maps take the root of a rounded difference of squares."""
+    family = problem.grid.family
+    if family.componentwise:
+        return 1e-9
+    rooted = uses_plain_distance(family.map)
+    return {DOUBLE: 1e-7 if rooted else 1e-9, SINGLE: 2e-3 if rooted else 1e-4}[dtype]
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_products_agree_with_brute_force(problem, dtype):
+    grid = problem.grid
+    q = scan_block(grid.family, problem.X, grid.gammas, grid.scales, Support.of(*problem.support, dtype))
+    assert q.dtype == np.float64
+    tolerance = rounding(problem, dtype)
+    np.testing.assert_allclose(q.ravel(), problem.forms, rtol=tolerance, atol=tolerance * problem.forms.max())
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_the_scan_finds_the_kernel_that_brute_force_finds(problem, dtype):
+    result = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
+    assert result.ids[0] == problem.forms.argmax()
+    np.testing.assert_allclose(result.values, problem.forms[result.ids], rtol=rounding(problem))
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_the_maximum_is_a_tight_bound_over_the_whole_grid(problem, dtype, count):
+    result = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=count)
+    largest = problem.forms.max()
+    exact = rounding(problem)
+    assert result.maximum >= largest * (1 - exact)
+    assert result.maximum <= largest * (1 + max(exact, 1e-3 if dtype == SINGLE else 0.0))
+
+
+def test_candidates_are_the_best_kernel_of_each_of_the_best_anchors(problem):
+    result = LocalScanner(problem.grid, dtype=DOUBLE).scan(*problem.support, count=12)
+    per_anchor = problem.forms.reshape(90, 3)
+    anchors = np.argsort(-per_anchor.max(axis=1), kind="stable")[:12]
+    np.testing.assert_array_equal(result.ids, anchors * 3 + per_anchor[anchors].argmax(axis=1))
+    assert np.all(np.diff(result.values) <= 0)
+
+
+def test_an_excluded_kernel_is_neither_found_nor_counted(problem):
+    best = problem.forms.argmax()
+    scales = problem.grid.scales.copy()
+    scales.flat[best] = 0.0
+    grid = KernelGrid(problem.grid.family, problem.grid.anchors, problem.grid.gammas, scales)
+    result = LocalScanner(grid, dtype=DOUBLE).scan(*problem.support, count=90)
+    assert best not in result.ids
+    assert result.maximum == pytest.approx(np.delete(problem.forms, best).max(), rel=rounding(problem))
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_the_result_has_the_same_bits_with_any_number_of_threads(monkeypatch, problem, dtype):
+    monkeypatch.setattr(local, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(local, "_LEAST_HEIGHT", 8)  # a dozen blocks
+    results = []
+    for size in (1, 2, 3):
+        with one_blas_thread(), Team(size) as team:
+            results.append(LocalScanner(problem.grid, team, dtype).scan(*problem.support, count=20))
+    for other in results[1:]:
+        np.testing.assert_array_equal(other.ids, results[0].ids)
+        np.testing.assert_array_equal(other.values, results[0].values)
+        assert other.maximum == results[0].maximum
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_other_chunks_of_the_anchors_give_the_same_kernels(problem, dtype):
+    whole = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
+    for rows in (1, 17, 64):
+        chunked = LocalScanner(problem.with_chunks(rows), dtype=dtype).scan(*problem.support, count=10)
+        np.testing.assert_array_equal(chunked.ids, whole.ids)
+        np.testing.assert_allclose(chunked.values, whole.values, rtol=1e-7)
+
+
+def test_without_support_every_form_is_zero(problem):
+    result = LocalScanner(problem.grid).scan(problem.X[:0], problem.signed_duals[:0], count=5)
+    assert result.maximum == 0.0
+    assert not result.values.any()
+
+
+def test_the_scan_asks_whether_to_go_on_after_every_block(problem):
+    class Interrupted(Exception):
+        pass
+
+    def poll():
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        LocalScanner(problem.grid, poll=poll).scan(*problem.support, count=5)
+
+
+def test_the_height_of_a_block_bounds_its_bytes_and_has_a_least():
+    assert block_height(1000, 4) * 1000 * 4 <= local.BLOCK_BYTES
+    assert block_height(10**9, 4) == 64
+    assert block_height(0, 4) == local.BLOCK_BYTES // 4
