@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.locally_linear import squared_distances
 from mllkm_scale.kernels.maps import gamma_of_half_width
 
 __all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "resolve_gammas"]
@@ -38,7 +39,7 @@ def auto_gammas(family: Family, X: Array) -> Array:
     if family.componentwise:
         distances = np.abs(left - right).ravel()
     else:
-        distances = np.sqrt(((left[:, None, :] - right[None, :256, :]) ** 2).sum(axis=2)).ravel()
+        distances = np.sqrt(squared_distances(left, right)).ravel()
     distances = distances[distances > 0]
     if not len(distances):
         return np.array([1.0])

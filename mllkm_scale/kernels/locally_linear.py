@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.maps import MapName, bumps
 
-__all__ = ["ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
+__all__ = ["ROW_BLOCK", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
 
 Array = NDArray[Any]
+ROW_BLOCK = 1024  # rows whose bumps are in memory at once
 _FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
 
 
@@ -32,6 +33,10 @@ def squared_distances(X: Array, anchors: Array) -> Array:
     D += np.einsum("ij,ij->i", anchors, anchors)
     np.maximum(D, 0.0, out=D)
     return D
+
+
+def _row_blocks(n: int) -> list[slice]:
+    return [slice(start, start + ROW_BLOCK) for start in range(0, n, ROW_BLOCK)]
 
 
 @dataclass(frozen=True)
@@ -115,12 +120,15 @@ class GlobalKernels(LocallyLinearKernels):
 
     def _moments(self, X: Array, signed_duals: Array) -> tuple[Array, Array]:
         """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
-        H = self.bumps(X)
-        V = np.empty((signed_duals.shape[1], len(self), self.n_features))
-        r = signed_duals.T @ H
-        for k, a in enumerate(signed_duals.T):
-            at = np.flatnonzero(a)
-            V[k] = (H[at] * a[at, None]).T @ X[at] - r[k][:, None] * self.anchors
+        V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
+        r = np.zeros((signed_duals.shape[1], len(self)))
+        for rows in _row_blocks(len(X)):
+            H = self.bumps(X[rows])
+            for k, a in enumerate(signed_duals[rows].T):
+                at = np.flatnonzero(a)
+                V[k] += (H[at] * a[at, None]).T @ X[rows][at]
+                r[k] += a[at] @ H[at]
+        V -= r[:, :, None] * self.anchors
         return V, r
 
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
@@ -134,13 +142,15 @@ class GlobalKernels(LocallyLinearKernels):
         return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
-        H = bumps(self.map, squared_distances(X, self.anchors), self.gammas)
         offsets = local_coef - np.einsum("ksd,sd->ks", coef, self.anchors)
         F = np.empty((len(X), len(coef)))
-        for k in range(len(coef)):
-            inner = X @ coef[k].T
-            inner += offsets[k]
-            F[:, k] = np.einsum("ij,ij->i", H, inner)
+        for rows in _row_blocks(len(X)):
+            H = squared_distances(X[rows], self.anchors)
+            bumps(self.map, H, self.gammas, out=H)
+            for k in range(len(coef)):
+                inner = X[rows] @ coef[k].T
+                inner += offsets[k]
+                F[rows, k] = np.einsum("ij,ij->i", H, inner)
         return F
 
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:

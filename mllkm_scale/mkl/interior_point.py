@@ -10,7 +10,7 @@ term 1/2 q_m(da) of the quadratic rows, and t is lifted after each step so that 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = ["Iterate", "interior_point"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
+_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
 _NEGLIGIBLE = 1e-8  # of the largest weight: a kernel below it is left out of the Gram, not of the rows
 _PANEL = 384  # columns of a Gram that one task makes
 _RIDGE = 1e-10  # of the mean diagonal, added to each Gram: features may be linearly dependent
@@ -76,7 +77,7 @@ def interior_point(
             break
         direction = newton.corrected_direction()
         step = min(1.0, _TO_THE_BOUNDARY * longest_step(point, direction, problem.C))
-        point = point.moved(step, direction)
+        point = inside(point.moved(step, direction), problem.C)
         U, q = problem.moments(point.duals)
         point = lifted(point, q)
     assert best is not None
@@ -94,11 +95,16 @@ def cold_start(problem: RestrictedProblem) -> Iterate:
     return Iterate(duals, ones, ones, np.full(len(q), 1.0 / len(q)), level - 0.5 * q, level)
 
 
+def inside(point: Iterate, C: float) -> Iterate:
+    """Off the walls of the box, which rounding may have put a dual onto."""
+    return replace(point, duals=np.clip(point.duals, _EDGE * C, (1.0 - _EDGE) * C))
+
+
 def lifted(point: Iterate, q: Array) -> Iterate:
     """Raise t until no row is violated; no slack shrinks by it."""
     level = point.level + max(0.0, float((0.5 * q + point.slacks - point.level).max()))
     slacks = np.maximum(point.slacks, level - 0.5 * q)
-    return Iterate(point.duals, point.lower, point.upper, point.weights, slacks, level)
+    return replace(point, slacks=slacks, level=level)
 
 
 def longest_step(point: Iterate, direction: Iterate, C: float) -> float:

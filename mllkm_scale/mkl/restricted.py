@@ -34,7 +34,7 @@ class Objective:
     @property
     def gap(self) -> float:
         """Relative duality gap (P - D) / P."""
-        return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
+        return (self.primal - self.dual) / self.primal if self.primal != 0 else 0.0
 
 
 @dataclass(frozen=True)

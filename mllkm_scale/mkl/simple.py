@@ -91,7 +91,7 @@ def line_search(oracle: Oracle, now: Evaluation, direction: Array, longest: floa
     low, high = 0.0, longest
     left, right = at(high - _GOLDEN * (high - low)), at(low + _GOLDEN * (high - low))
     best = min(left, right, key=lambda evaluation: evaluation.value)
-    while high - low > 1e-2 * longest:
+    while high - low > 1e-2 * high and high > 1e-9 * longest:
         if left.value < right.value:
             high, right = low + _GOLDEN * (high - low), left
             left = at(high - _GOLDEN * (high - low))

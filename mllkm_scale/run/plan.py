@@ -16,8 +16,10 @@ from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
+from mllkm_scale.kernels.locally_linear import ROW_BLOCK
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
+from mllkm_scale.mkl.sequential import Settings
 from mllkm_scale.params import Params
 from mllkm_scale.scan.local import block_bytes
 from mllkm_scale.team import n_threads
@@ -25,10 +27,10 @@ from mllkm_scale.units import format_bytes
 
 __all__ = ["BASE_BYTES", "Plan", "Sizes", "make_plan", "plan_for"]
 
-BASE_BYTES = 330_000_000
+BASE_BYTES = 280_000_000
 """Interpreter, libraries and compiled functions, as measured; the allocator's slack included."""
 
-_LEAST_INNER_BYTES = 24_000_000
+_LEAST_STORE_BYTES = 24_000_000
 _EXPECTED_KERNELS = 500
 
 
@@ -154,11 +156,11 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
             sizes.n_anchors * (8 * sizes.n_gammas + 32),
             f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
         ),
-        ("scan", _scan_bytes(sizes), f"{sizes.threads} threads, distances in blocks; support rows"),
     ]
     data_bytes = n * d * sizes.itemsize
     used = sum(size for _, size, _ in fixed)
-    least = used + _LEAST_INNER_BYTES + tile_bytes(_expected(sizes, kernels=100))
+    scan_bytes = _scan_bytes(sizes)
+    least = used + int(1.1 * max(scan_bytes, _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))))
     if budget_bytes < least:
         raise BudgetError(
             f"memory_budget={format_bytes(budget_bytes)} is too small for {n} x {sizes.n_features_in} samples:"
@@ -170,11 +172,12 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
         used += data_bytes
     else:
         fixed.append(("prepared data", 0, f"{format_bytes(data_bytes)} on disk"))
-    inner_bytes = int(0.9 * (budget_bytes - used))
+    inner_bytes = int((budget_bytes - used) / 1.1)
     disk_bytes = _disk_quota(scratch_dir, budget_bytes)
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
-    fixed.append(("inner problem", inner_bytes, f"{choice.form}, expected {format_bytes(choice.bytes)}"))
-    fixed.append(("reserve", budget_bytes - used - inner_bytes, "a tenth of what the inner problem could have"))
+    expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {format_bytes(scan_bytes)}"
+    fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
+    fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
 
 
@@ -186,10 +189,16 @@ def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
 
 
 def _scan_bytes(sizes: Sizes) -> int:
+    """Support rows; then blocks of distances in each thread, or the candidates evaluated again and compared."""
     n_support = min(sizes.n_rows, 400 + sizes.n_rows // 2)
     support = n_support * sizes.n_features * (8 + 4 + 8) + n_support * sizes.n_outputs * 16
-    reference = min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
-    return sizes.threads * block_bytes(n_support, sizes.n_features) + support + reference
+    blocks = sizes.threads * block_bytes(n_support, sizes.n_features)
+    candidates = min(Settings.candidates, sizes.n_anchors)
+    witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
+    moments = sizes.n_outputs * sizes.n_features
+    pricing = 8 * candidates * (3 * ROW_BLOCK + 3 * moments + 3 * witnesses)
+    reference = sizes.threads * min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
+    return support + max(blocks, pricing, reference)
 
 
 def _disk_quota(scratch_dir: str | None, budget_bytes: int) -> int:

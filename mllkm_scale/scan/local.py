@@ -23,7 +23,7 @@ __all__ = ["BLOCK_BYTES", "LocalScanner", "ScanResult", "block_bytes", "block_he
 
 Array = NDArray[Any]
 
-BLOCK_BYTES = 16 << 20  # of the distances of one block
+BLOCK_BYTES = 8 << 20  # of the distances of one block
 _LEAST_HEIGHT = 64
 _SINGLE_PRECISION_MARGIN = 1e-4
 

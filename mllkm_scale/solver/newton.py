@@ -19,6 +19,7 @@ __all__ = ["newton_finish"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995
+_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
 _RIDGE = 1e-12  # of the mean diagonal
 
 
@@ -64,7 +65,8 @@ def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
             1.0,
             _TO_THE_BOUNDARY * _longest((a, step_a), (room, -step_a), (lower, step_lower), (upper, step_upper)),
         )
-        a, lower, upper = a + step * step_a, lower + step * step_lower, upper + step * step_upper
+        a = np.clip(a + step * step_a, _EDGE * C, (1.0 - _EDGE) * C)
+        lower, upper = lower + step * step_lower, upper + step * step_upper
     return np.clip(best, 0.0, C)
 
 

@@ -54,6 +54,15 @@ def test_the_interior_point_returns_the_best_point_seen_when_stopped(restricted,
     assert solution.objective.gap > 1e-7
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_interior_point_returns_the_best_point_seen_when_asked_for_more_than_rounding_allows(
+    restricted, mkl_reference
+):
+    solution = interior_point(restricted.problem, 1e-15)
+    check(restricted, solution, mkl_reference)
+    assert solution.objective.gap <= 1e-6
+
+
 def test_the_interior_point_has_the_same_bits_with_any_number_of_threads(restricted):
     solutions = []
     for size in (1, 2, 3):
@@ -97,12 +106,14 @@ def test_solvers_can_be_interrupted(restricted, solver):
     def poll():
         raise Interrupted
 
-    n = len(restricted.features)
-    with pytest.raises(Interrupted):
+    def solve():
         if solver == "interior":
-            interior_point(restricted.problem, 1e-7, poll=poll)
-        else:
-            FIRST_ORDER[solver](restricted.oracle(), np.full(n, 1.0 / n), 1e-3, poll=poll)
+            return interior_point(restricted.problem, 1e-7, poll=poll)
+        n = len(restricted.features)
+        return FIRST_ORDER[solver](restricted.oracle(), np.full(n, 1.0 / n), 1e-3, poll=poll)
+
+    with pytest.raises(Interrupted):
+        solve()
 
 
 def test_an_evaluation_is_the_value_and_the_gradient_of_j(restricted, mkl_reference):

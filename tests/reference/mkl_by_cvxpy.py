@@ -10,6 +10,7 @@ Kernel `anchor * len(gammas) + gamma` has that anchor and that gamma.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -68,7 +69,7 @@ def grid_features(X, gammas, *, map, componentwise, normalize=None, local_bias=0
 def gram_features(K):
     """Features of a kernel that is given by its Gram."""
     values, vectors = np.linalg.eigh(K)
-    used = values > 1e-14 * values.max(initial=0.0)
+    used = values > 1e-13 * values.max(initial=0.0)
     return vectors[:, used] * np.sqrt(values[used])
 
 
@@ -80,6 +81,7 @@ def quadratic_forms(features, signed_duals):
 def solve(features, signs, C):
     """The optimum over all the kernels given by their features; `signs` is (n, K)."""
     n, K = signs.shape
+    features = [_narrow(F) for F in features]
     width = max(F.shape[1] for F in features)
     padded = [np.pad(F, ((0, 0), (0, width - F.shape[1]))) for F in features]
     a, s = cp.Variable((n, K)), cp.Variable()
@@ -90,9 +92,23 @@ def solve(features, signs, C):
     ]
     rows = cp.norm(cp.vstack(parts), 2, axis=0) <= s
     problem = cp.Problem(cp.Maximize(cp.sum(a) - 0.5 * cp.square(s)), [rows, a >= 0, a <= C])
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    for tol in (1e-9, 1e-8):  # rounding does not always allow the smaller one
+        with warnings.catch_warnings(action="ignore"):
+            problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol)
+        if problem.status == "optimal":
+            break
+    else:
+        raise AssertionError(f"the conic solver ended with {problem.status!r}")
     multipliers = np.maximum(rows.dual_value, 0.0)
     return Reference(float(problem.value), np.clip(a.value, 0.0, C), multipliers / multipliers.sum())
+
+
+def _narrow(F):
+    """Features with the same Gram, and no more of them than samples."""
+    if F.shape[1] <= len(F):
+        return F
+    left, values, _ = np.linalg.svd(F, full_matrices=False)
+    return left * values
 
 
 def bounds(features, signs, C, duals, weights):

@@ -1,0 +1,107 @@
+"""The inner problem in its three forms: chosen by arithmetic, and the same optimum whichever it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mllkm_scale import Dataset
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.mkl.forms import InnerSizes, choose_form, dense_bytes, feature_bytes, tile_bytes
+from mllkm_scale.mkl.inner import InnerMKL
+
+
+@pytest.fixture
+def problem(small_problem):
+    def make(componentwise: bool, name: str = "iris"):
+        X, signs = small_problem(name, 90)
+        family = Family("gaussian", componentwise, 0.5)
+        gammas = np.tile([0.05, 0.3], 15)
+        kernels = family.kernels(X[:30], gammas)
+        kernels = family.kernels(X[:30], gammas, 1.0 / kernels.diagonals(X).mean(axis=0))
+        rows = [np.arange(k, 90) for k in range(signs.shape[1])]
+        return Dataset.from_arrays(X), signs, kernels, rows
+
+    return make
+
+
+def solve(inner, kernels, rows, tol):
+    n = len(kernels)
+    return inner(kernels, np.full(n, 1.0 / n), rows, [np.zeros(len(r)) for r in rows], tol)
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+@pytest.mark.parametrize("form", ["features", "tiles"])
+def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monkeypatch, form, componentwise):
+    data, signs, kernels, rows = problem(componentwise)
+    exact = solve(InnerMKL(data, signs, 2.0, 10**9), kernels, rows, 1e-7)
+    inner = InnerMKL(data, signs, 2.0, 10**9)
+    sizes = inner.sizes(kernels, rows)
+    choice = choose_form(sizes, 10**9)
+    monkeypatch.setattr(InnerMKL, "choose", lambda *_: type(choice)(form, 0, ""))
+    monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
+    solution = solve(inner, kernels, rows, 1e-3)
+    assert inner.choices == {form: 1}
+    assert solution.objective.gap <= 1e-3
+    assert solution.objective.primal == pytest.approx(exact.objective.primal, rel=1e-3)
+    assert solution.objective.dual <= exact.objective.primal * (1 + 1e-9)
+    if form == "tiles":
+        assert inner.statistics[0].ram_hits > inner.statistics[0].misses
+
+
+def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tmp_path):
+    data, signs, kernels, rows = problem(False)
+    monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
+    monkeypatch.setattr("mllkm_scale.mkl.inner.choose_form", lambda *_: type(choose_form(SIZES, 10**9))("tiles", 0, ""))
+    overhead = tile_bytes(InnerMKL(data, signs, 2.0, 0).sizes(kernels, rows))
+    memory = InnerMKL(data, signs, 2.0, overhead + 10**8)
+    disk = InnerMKL(data, signs, 2.0, overhead, disk_bytes=10**8, scratch_dir=tmp_path)
+    nothing = InnerMKL(data, signs, 2.0, overhead)
+    solutions = [solve(inner, kernels, rows, 1e-2) for inner in (memory, disk, nothing)]
+    assert memory.statistics[0].ram_hits > 0
+    assert disk.statistics[0].disk_hits > 0
+    assert nothing.statistics[0].ram_hits == nothing.statistics[0].disk_hits == 0
+    for solution in solutions[1:]:
+        assert np.array_equal(solution.duals, solutions[0].duals)
+        assert np.array_equal(solution.weights, solutions[0].weights)
+    assert not any(path.suffix == ".zarr" or path.name.startswith("mllkm-tiles") for path in tmp_path.iterdir())
+
+
+SIZES = InnerSizes([2000] * 3, 300, 50, False, threads=2)
+
+
+def test_the_interior_point_is_chosen_when_it_fits():
+    need = dense_bytes(SIZES)
+    assert choose_form(SIZES, need).form == "dense"
+    assert choose_form(SIZES, need - 1).form != "dense"
+
+
+def test_features_are_chosen_when_a_step_on_them_is_cheaper_than_on_a_gram():
+    few_features = InnerSizes([50_000], 100, 10, False)
+    assert choose_form(few_features, dense_bytes(few_features) // 2).form == "features"
+
+
+def test_tiles_are_chosen_when_the_gram_fits_the_store_and_features_are_many():
+    assert choose_form(SIZES, dense_bytes(SIZES) // 2).form == "tiles"
+
+
+def test_features_are_chosen_when_the_gram_fits_no_store():
+    sizes = InnerSizes([20_000], 300, 100, False)
+    available = feature_bytes(sizes) + 10**6
+    assert available < 8 * 20_000**2
+    assert choose_form(sizes, available).form == "features"
+    assert choose_form(sizes, available, disk_bytes=10**11).form == "tiles"
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+def test_the_arithmetic_bounds_what_the_interior_point_allocates(problem, componentwise):
+    import tracemalloc
+
+    data, signs, kernels, rows = problem(componentwise)
+    inner = InnerMKL(data, signs, 2.0, 10**9)
+    solve(inner, kernels, rows, 1e-3)
+    tracemalloc.start()
+    solve(inner, kernels, rows, 1e-3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= dense_bytes(inner.sizes(kernels, rows))
