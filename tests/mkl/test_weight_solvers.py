@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.gram.blocks import make_block
+from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.restricted import Objective, RestrictedProblem
@@ -72,6 +74,21 @@ def test_the_interior_point_has_the_same_bits_with_any_number_of_threads(restric
     for other in solutions[1:]:
         np.testing.assert_array_equal(other.duals, solutions[0].duals)
         np.testing.assert_array_equal(other.weights, solutions[0].weights)
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+@pytest.mark.parametrize("name", ["ionosphere", "sonar", "diabetes"])
+def test_the_interior_point_needs_few_steps_on_real_data(small_problem, name, C):
+    X, signs = small_problem(name, 200)
+    X = X / np.sqrt(X.shape[1])
+    rng = np.random.default_rng(0)
+    anchors, gammas = X[rng.permutation(200)[:80]], rng.choice([0.3, 1.0, 3.0], 80)
+    family = Family("gaussian", local_bias=1.0)
+    scales = 1.0 / family.kernels(anchors, gammas).diagonals(X).mean(axis=0)
+    block = make_block(family.kernels(anchors, gammas, scales), X, signs[:, 0])
+    solution = interior_point(RestrictedProblem([block], C), 1e-6)
+    assert solution.objective.gap <= 1e-6
+    assert solution.steps <= 30
 
 
 @pytest.mark.parametrize("solver", FIRST_ORDER)
@@ -159,3 +176,7 @@ def test_the_reduced_gradient_descends_within_the_simplex(restricted):
 )
 def test_the_gap_is_relative_to_the_primal(primal, dual, gap):
     assert Objective(primal, dual).gap == gap
+
+
+def test_the_gap_of_a_point_that_is_not_finite_never_passes_for_small():
+    assert not Objective(np.nan, np.nan).gap <= 1.0

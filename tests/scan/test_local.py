@@ -50,6 +50,16 @@ def test_the_maximum_is_a_tight_bound_over_the_whole_grid(problem, dtype, count)
     assert result.maximum <= largest * (1 + max(exact, 1e-3 if dtype == SINGLE else 0.0))
 
 
+def test_a_kernel_that_single_precision_cannot_tell_from_the_best_raises_the_bound(problem):
+    """Every gamma twice: only one of the two is evaluated again in double precision."""
+    grid = problem.grid
+    twins = KernelGrid(grid.family, grid.anchors, np.repeat(grid.gammas, 2), np.repeat(grid.scales, 2, axis=1))
+    single = LocalScanner(twins, dtype=SINGLE).scan(*problem.support, count=90)
+    assert single.values[0] * (1 + 1e-5) < single.maximum < single.values[0] * (1 + 1e-3)
+    double = LocalScanner(twins, dtype=DOUBLE).scan(*problem.support, count=90)
+    assert double.maximum == double.values[0]
+
+
 def test_candidates_are_the_best_kernel_of_each_of_the_best_anchors(problem):
     result = LocalScanner(problem.grid, dtype=DOUBLE).scan(*problem.support, count=12)
     per_anchor = problem.forms.reshape(90, 3)

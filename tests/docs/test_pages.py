@@ -1,0 +1,58 @@
+"""What the documentation says about the code is still so: links, parameters, defaults, exit codes, commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mllkm_scale import errors
+from mllkm_scale.cli import cli
+from mllkm_scale.params import defaults
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "jobs" / "README.md",
+    ROOT / "cluster" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
+    assert missing == ["index.md"]
+
+
+def test_the_training_page_lists_every_parameter_with_its_default() -> None:
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for name, default in defaults().items():
+        shown = f'"{default}"' if isinstance(default, str) else default
+        assert f"| `{name}` | `{shown}` |" in text, name
+
+
+def test_the_training_page_lists_every_error_with_its_exit_code() -> None:
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for name in set(errors.__all__) - {"MLLKMError"}:
+        code = getattr(errors, name).exit_code
+        assert re.search(rf"^\| {code}[^|]*\| `{name}` \|", text, re.MULTILINE), name
+
+
+def test_the_readme_lists_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in cli.commands if f"| `mllkm {name}" not in text] == []
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        assert (ROOT / "mllkm_scale" / name).exists(), name
