@@ -76,6 +76,12 @@ class Params:
             _positive("time_limit", self.time_limit)
         if self.local_bias != "auto" and not (_is_number(self.local_bias) and self.local_bias >= 0):  # type: ignore[operator]
             raise ParameterError(f"local_bias={self.local_bias!r}: give a number that is not negative, or 'auto'")
+        if self.random_state is not None and (
+            not isinstance(self.random_state, int | np.integer) or self.random_state < 0
+        ):
+            raise ParameterError(
+                f"random_state={self.random_state!r}: give a whole number from 0, or None for a random one"
+            )
         if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
             raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one a core")
         _ = self.budget_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,7 +23,7 @@ from mllkm_scale.mkl.sequential import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.assembly import assemble, plain_params
-from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
 from mllkm_scale.run.events import Finished, Listener, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
@@ -95,6 +96,9 @@ def train(
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
             folder = stack.enter_context(open_folder(run_dir))
+        if settings.random_state is None:
+            seed = checkpoint_seed(folder.checkpoint) if folder and resume else secrets.randbits(63)
+            settings = replace(settings, random_state=seed)
         own = PlainProgress() if settings.verbose else None
         listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
@@ -138,7 +142,7 @@ class Training:
             model, duals = assemble(problem, self.states, total, self.params, status)
         finally:
             problem.close()
-        return self.finish(model, duals, status)
+        return self.finish(dataset, model, duals, status)
 
     def columns(self, problem: Problem) -> list[Array]:
         """Signs of each machine: all columns together (shared weights), or one machine a column."""
@@ -228,6 +232,7 @@ class Training:
         for k, state in enumerate(self.states):
             arrays |= state_arrays(state, f"machine{k}_")
         header = {
+            "seed": problem.seed,
             "elapsed_s": self.elapsed_s(),
             "objectives": [[o.primal, o.dual] for o in self.objectives],
         }
@@ -249,7 +254,7 @@ class Training:
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]
 
-    def finish(self, model: Model, duals: Array, status: str) -> TrainResult:
+    def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
         peak = peak_bytes()
         finished = Finished(
             status=status,
@@ -265,7 +270,10 @@ class Training:
             model.save(self.folder.model)
             run = {
                 "version": __version__,
+                "data": {"name": dataset.name, "rows": dataset.n_rows, "features": dataset.n_features},
                 "parameters": plain_params(self.params),
+                "C": model.certificate.params["C"],
+                "local_bias": model.family.local_bias,
                 "plan": self.plan.as_dict(),
                 "result": vars(finished),
             }

@@ -49,7 +49,7 @@ def training_options(command: Command) -> Command:
     preset = click.option(
         "--preset",
         type=click.Choice(sorted(PRESETS)),
-        help="Settings by name, which options win over. paper: the published algorithm and its settings.",
+        help="Settings by name, which options win over. paper: the published problem and its settings.",
     )
     return preset(command)
 

@@ -1,0 +1,7 @@
+"""Gram matrices: the blocks of the restricted problem, and the store of tiles with a bound in bytes."""
+
+from mllkm_scale.gram.blocks import Block, make_block
+from mllkm_scale.gram.statistics import TileStatistics
+from mllkm_scale.gram.store import TileKey, TileStore
+
+__all__ = ["Block", "TileKey", "TileStatistics", "TileStore", "make_block"]

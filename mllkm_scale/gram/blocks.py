@@ -4,6 +4,7 @@ A block answers the two questions that every weight solver asks (y are the signs
 
     gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all columns or some of them
     moments(a)     U, whose column m is y o K_m (a o y), and the quadratic forms q_m
+    forms(a)       the quadratic forms alone
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Block(Protocol):
 
     def moments(self, duals: Array) -> tuple[Array, Array]: ...
 
+    def forms(self, duals: Array) -> Array: ...
+
 
 class GlobalBlock:
     """Global kernels: one linear Gram G = X X' serves them all (F2).
@@ -52,6 +55,17 @@ class GlobalBlock:
     def gram(self, weights: Array, columns: slice = ALL) -> Array:
         used = weights > 0
         A, B = self._H[:, used], self._B[:, used]
+        if columns == ALL:  # symmetric: one product, and half of another
+            root = np.sqrt(weights[used])
+            A *= root
+            B *= root
+            M = B @ A.T
+            Q = A @ A.T
+            Q *= self._G
+            Q -= M
+            Q -= M.T
+            Q *= np.outer(self.signs, self.signs)
+            return Q
         right, B_right = A[columns] * weights[used], B[columns] * weights[used]
         Q = A @ right.T
         Q *= self._G[:, columns]
@@ -61,11 +75,20 @@ class GlobalBlock:
         Q *= self.signs[columns]
         return np.asarray(Q)
 
-    def moments(self, duals: Array) -> tuple[Array, Array]:
+    def _vectors(self, duals: Array) -> tuple[Array, Array]:
+        """v_m = sum_i a_i H_im (x_i - c_m), and r_m = sum_i a_i H_im."""
         mass = self._H * (duals * self.signs)[:, None]
         r = mass.sum(axis=0)
         V = mass.T @ self._X
         V -= r[:, None] * self._anchors
+        return V, r
+
+    def forms(self, duals: Array) -> Array:
+        V, r = self._vectors(duals)
+        return np.einsum("sd,sd->s", V, V) + self._bias * r * r
+
+    def moments(self, duals: Array) -> tuple[Array, Array]:
+        V, r = self._vectors(duals)
         U = self._X @ V.T
         U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
         U *= self._H
@@ -91,6 +114,10 @@ class FeatureBlock:
         U: Array = np.einsum("isp,sp->is", self._features, V)
         return U, np.einsum("sp,sp->s", V, V)
 
+    def forms(self, duals: Array) -> Array:
+        V = np.tensordot(duals, self._features, 1)
+        return np.einsum("sp,sp->s", V, V)
+
 
 class MatrixBlock:
     """Kernels given by their Gram matrices: the generic families of plain MKL."""
@@ -109,6 +136,9 @@ class MatrixBlock:
     def moments(self, duals: Array) -> tuple[Array, Array]:
         U = np.stack([K @ duals for K in self._grams], axis=1)
         return U, duals @ U
+
+    def forms(self, duals: Array) -> Array:
+        return self.moments(duals)[1]
 
 
 def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array) -> Block:

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 __all__ = ["Choice", "InnerSizes", "choose_form", "dense_bytes", "feature_bytes", "tile_bytes"]
 
 _F = 8  # the inner problem is solved in double precision
+_THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
 
 
 @dataclass(frozen=True)
 class InnerSizes:
-    """Sizes of the restricted problem: working samples of each class, active kernels, features, threads."""
+    """Sizes of the restricted problem: working samples of each class, active kernels, features."""
 
     working: Sequence[int]
     kernels: int
     features: int
     componentwise: bool
-    threads: int = 1
 
     @property
     def largest(self) -> int:
@@ -50,8 +50,8 @@ def dense_bytes(sizes: InnerSizes) -> int:
     squares = sum(w * w for w in sizes.working)
     grams = (1 if sizes.componentwise else 2) * squares
     maps = (sizes.width + 4) * total * S + total * sizes.features
-    panels = sizes.threads * sizes.largest * (3 * S + 2 * 384 + (S * sizes.width if sizes.componentwise else 0))
-    return _F * (grams + maps + panels + 3 * S * S)
+    in_flight = _THREADS * sizes.largest * (3 * S + 2 * 768 + (S * sizes.width if sizes.componentwise else 0))
+    return _F * (grams + maps + in_flight + (3 + _THREADS) * S * S)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:

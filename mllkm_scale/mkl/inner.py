@@ -64,7 +64,7 @@ class InnerMKL:
 
     def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise, self.team.size)
+        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise)
 
     def first_order(
         self,

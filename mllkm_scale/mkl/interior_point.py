@@ -126,6 +126,9 @@ def _ratio(value: Array, change: Array) -> float:
 
 
 def _panels(n: int) -> list[slice]:
+    """All columns at once, or panels of them where there are so many that threads should share the work."""
+    if n <= 2 * _PANEL:
+        return [slice(None)]
     return [slice(start, min(start + _PANEL, n)) for start in range(0, n, _PANEL)]
 
 
@@ -182,8 +185,11 @@ class Newton:
         return Y
 
     def _self_product(self, Y: Array) -> Array:
-        """Y' Y in panels of columns."""
-        return np.concatenate(self.problem.team.run(lambda c: Y.T @ Y[:, c], _panels(Y.shape[1])), axis=1)
+        """Y' Y, summed over the classes in their order."""
+        total = np.zeros((Y.shape[1], Y.shape[1]))
+        for part in self.problem.team.map(lambda rows: Y[rows].T @ Y[rows], self.problem.slices):
+            total += part
+        return total
 
     def inverse(self, right: Array) -> Array:
         """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, by Woodbury."""
@@ -203,7 +209,7 @@ class Newton:
         lower_target = target - p.lower * p.duals
         upper_target = target - p.upper * self.room
         if predicted is not None:
-            _, bend = self.problem.moments(predicted.duals)
+            bend = self.problem.forms(predicted.duals)
             row = row + 0.5 * step**2 * bend
             row_target = row_target - step**2 * predicted.weights * predicted.slacks
             lower_target = lower_target - step**2 * predicted.lower * predicted.duals

@@ -61,6 +61,11 @@ class RestrictedProblem:
         parts = self.team.run(lambda k: self.blocks[k].moments(duals[self.slices[k]]), range(len(self.blocks)))
         return np.concatenate([U for U, _ in parts]), np.sum([q for _, q in parts], axis=0)
 
+    def forms(self, duals: Array) -> Array:
+        """The quadratic forms q (s,) alone."""
+        parts = self.team.run(lambda k: self.blocks[k].forms(duals[self.slices[k]]), range(len(self.blocks)))
+        return np.sum(parts, axis=0)
+
     def objective(self, duals: Array, weights: Array, U: Array, q: Array) -> Objective:
         """F5 on the restricted problem, with w_m = beta_m v_m(alpha)."""
         hinge = np.maximum(0.0, 1.0 - U @ weights).sum()

@@ -40,7 +40,7 @@ class Settings:
     C: float = 1.0
     tol: float = 0.01
     seed: int = 0
-    insertions: int = 100  # kernels inserted in a round, at most
+    insertions: int = 100  # kernels inserted in a round, at most; a tenth more for each further class
     candidates: int = 1000  # violators looked at to choose them from
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 1.1  # samples with y f(x) beyond it leave the working set
@@ -226,7 +226,8 @@ class SequentialMKL:
         if not len(new) or not len(rows):
             return state
         responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals)
-        new = new[diverse(responses, self.settings.insertions)]
+        most = self.settings.insertions * (9 + self.signs.shape[1]) // 10
+        new = new[diverse(responses, most)]
         weights = np.concatenate([state.weights, np.zeros(len(new))])
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 

@@ -97,7 +97,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     status_ : str
         "converged", or the limit that ended training.
     model_ : Model
-        What can be saved, loaded and exported.
+        What can be saved and loaded.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mllkm_scale.errors import CheckpointError, ParameterError
 from mllkm_scale.sealed import read_sealed, write_sealed
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["checkpoint_seed", "load_checkpoint", "save_checkpoint"]
 
 KIND, VERSION = "mllkm-checkpoint", 1
 ANEW = "train anew with --overwrite (overwrite=True)"
@@ -59,6 +59,14 @@ def save_checkpoint(
     if taken := sorted(own.keys() & header.keys()):
         raise ParameterError(f"{taken[0]!r} is an entry of every checkpoint: give it as an argument")
     write_sealed(path, kind=KIND, version=VERSION, header={**header, **own}, arrays=arrays)
+
+
+def checkpoint_seed(path: str | os.PathLike[str]) -> int:
+    """The seed of the training that wrote the checkpoint, for one that was started without a seed of its own."""
+    header, _ = read_sealed(path, kind=KIND, version=VERSION, error=CheckpointError)
+    if not isinstance(header.get("seed"), int):
+        raise CheckpointError(f"{path} names no seed, so it is damaged: {ANEW}")
+    return int(header["seed"])
 
 
 def load_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -112,6 +112,8 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_features = d  # a share of variance may keep all of them
     else:
         n_features = int(components)
+        if not 1 <= n_features <= d:
+            raise ParameterError(f"n_components={components}: give a whole number from 1 to {d}, or a share below 1")
     shared = params.multi_class == "shared" and n_classes > 2
     return Sizes(
         n_rows=dataset.n_rows,
@@ -185,7 +187,7 @@ def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
     """Working sets as they were seen on real data: a few hundred samples and an eighth of the rest."""
     working = min(sizes.n_rows, 200 + sizes.n_rows // 8)
     kernels = min(kernels, sizes.n_anchors * sizes.n_gammas)
-    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, sizes.threads)
+    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise)
 
 
 def _scan_bytes(sizes: Sizes) -> int:

@@ -85,8 +85,7 @@ def build_problem(
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
     data = prepare(dataset, preprocessor, in_memory=plan.in_memory, scratch_dir=scratch)
     poll()
-    seed = np.random.SeedSequence().entropy if params.random_state is None else params.random_state
-    seed = int(seed) % 2**63  # type: ignore[arg-type]
+    seed = int(params.random_state or 0)
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
     sample = sample[_rng(seed, 2).permutation(len(sample))]
     family = Family(check_map(params.map), params.componentwise, _local_bias(params.local_bias, sample))

@@ -1,0 +1,8 @@
+"""alpha: the SVM of one class for given weights, on a dense Gram, on tiles, and on explicit features."""
+
+from mllkm_scale.solver.feature_svm import FeatureSVM
+from mllkm_scale.solver.newton import newton_finish
+from mllkm_scale.solver.svm import SVM, DenseSVM, SVMSolution
+from mllkm_scale.solver.tiled_svm import TiledSVM
+
+__all__ = ["SVM", "DenseSVM", "FeatureSVM", "SVMSolution", "TiledSVM", "newton_finish"]

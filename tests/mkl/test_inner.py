@@ -67,7 +67,7 @@ def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tm
     assert not any(path.suffix == ".zarr" or path.name.startswith("mllkm-tiles") for path in tmp_path.iterdir())
 
 
-SIZES = InnerSizes([2000] * 3, 300, 50, False, threads=2)
+SIZES = InnerSizes([2000] * 3, 300, 50, False)
 
 
 def test_the_interior_point_is_chosen_when_it_fits():
