@@ -157,9 +157,9 @@ def test_the_preset_gives_its_settings() -> None:
 
 
 def test_an_option_wins_over_the_preset_even_where_it_equals_the_default() -> None:
-    assert PRESETS["paper"]["C"] != Params.C == 1.0
-    found = resolve(**given("--preset", "paper", "--C", "1", "--multi-class", "shared"))
-    assert (found.C, found.multi_class, found.strategy) == (1.0, "shared", "paper")
+    assert PRESETS["paper"]["C"] != Params.C == "auto"
+    found = resolve(**given("--preset", "paper", "--C", "auto", "--multi-class", "shared"))
+    assert (found.C, found.multi_class, found.normalize) == ("auto", "shared", None)
 
 
 def test_plan_and_train_take_the_same_parameters() -> None:
