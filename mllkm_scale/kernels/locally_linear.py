@@ -22,16 +22,23 @@ __all__ = ["ROW_BLOCK", "ComponentKernels", "GlobalKernels", "LocallyLinearKerne
 
 Array = NDArray[Any]
 ROW_BLOCK = 1024  # rows whose bumps are in memory at once
+_ROUNDING = 8.0  # units in the last place of |x|^2 + |c|^2 that a squared distance may be off
 _FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
 
 
 def squared_distances(X: Array, anchors: Array) -> Array:
-    """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors); never negative."""
+    """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors).
+
+    What is within the rounding of |x|^2 + |c|^2 is zero: an anchor is at distance zero from itself, of which the maps
+    that take a square root would otherwise make a distance of half the digits.
+    """
+    left, right = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", anchors, anchors)
     D: Array = X @ anchors.T
     D *= -2.0
-    D += np.einsum("ij,ij->i", X, X)[:, None]
-    D += np.einsum("ij,ij->i", anchors, anchors)
-    np.maximum(D, 0.0, out=D)
+    D += left[:, None]
+    D += right
+    rounding = _ROUNDING * np.finfo(D.dtype).eps
+    D[(rounding * left[:, None] + rounding * right) > D] = 0.0
     return D
 
 

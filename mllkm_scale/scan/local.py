@@ -78,7 +78,7 @@ class LocalScanner:
         rest = max(second, float(values[order[count]]) if len(order) > count else 0.0)
         ids, values = ids[order[:count]], values[order[:count]]
         if self.dtype != np.float64 and len(ids):
-            values = self.grid.take(ids).quadratic_forms(support.X.astype(np.float64), support.signed_duals)
+            values = self.grid.take(ids).quadratic_forms(X.astype(np.float64), support.signed_duals)
             order = np.argsort(-values, kind="stable")
             ids, values = ids[order], values[order]
             rest *= 1.0 + _SINGLE_PRECISION_MARGIN

@@ -24,14 +24,25 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Support:
-    """The samples with a nonzero dual in some class: rows (n_sv, d) and a = alpha y (n_sv, K)."""
+    """The samples with a nonzero dual in some class: rows (n_sv, d) less `origin`, and a = alpha y (n_sv, K).
+
+    The forms depend on differences of rows alone. Measured from the mean of the support, the rows are as short as
+    they can be, and single precision loses least.
+    """
 
     X: Array
     signed_duals: Array
+    origin: Array
 
     @classmethod
     def of(cls, X: Array, signed_duals: Array, dtype: np.dtype[Any]) -> Support:
-        return cls(np.ascontiguousarray(X, dtype), np.ascontiguousarray(signed_duals, np.float64))
+        origin = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
+        rows = np.ascontiguousarray(X - origin, dtype)
+        return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
+
+    def relative(self, anchors: Array) -> Array:
+        """Anchors as seen from the origin, in the precision of the rows."""
+        return np.ascontiguousarray(anchors - self.origin, self.X.dtype)
 
     def by_class(self) -> list[tuple[Array, Array, Array]]:
         """For each class: positions of its support vectors, their duals, and their rows."""
@@ -45,7 +56,7 @@ class Support:
 def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:
     """q (anchors, gammas) in double precision; the products run in the precision of the support."""
     unscaled = _component_forms if family.componentwise else _global_forms
-    return scales * unscaled(family, anchors.astype(support.X.dtype, copy=False), gammas, support)
+    return scales * unscaled(family, support.relative(anchors), gammas, support)
 
 
 def _global_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:

@@ -20,6 +20,7 @@ __all__ = ["newton_finish"]
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995
 _EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
+_SNAP = 1e-7  # of C
 _RIDGE = 1e-12  # of the mean diagonal
 
 
@@ -67,7 +68,14 @@ def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
         )
         a = np.clip(a + step * step_a, _EDGE * C, (1.0 - _EDGE) * C)
         lower, upper = lower + step * step_lower, upper + step * step_upper
-    return np.clip(best, 0.0, C)
+    snapped = _snapped(best, Q @ best, C)
+    return snapped if relative_gap(snapped, Q @ snapped, C) <= max(tol, best_gap) else best
+
+
+def _snapped(duals: Array, margins: Array, C: float) -> Array:
+    """The bounds themselves where a dual is within rounding of the one that its margin calls for."""
+    duals = np.where((duals < _SNAP * C) & (margins > 1.0), 0.0, duals)
+    return np.where((duals > (1.0 - _SNAP) * C) & (margins < 1.0), C, duals)
 
 
 def _longest(*pairs: tuple[Array, Array]) -> float:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import KernelGrid
-from mllkm_scale.kernels.maps import uses_plain_distance
 from mllkm_scale.scan import local
 from mllkm_scale.scan.local import LocalScanner, block_height
 from mllkm_scale.scan.products import Support, scan_block
 from mllkm_scale.team import Team, one_blas_thread
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+SINGLE_ERROR = 0.2 * local._SINGLE_PRECISION_MARGIN
 
 
 def rounding(problem, dtype=DOUBLE):
-    """How exact a form can be: two global maps take the root of a rounded difference of squares."""
-    family = problem.grid.family
-    if family.componentwise:
-        return 1e-9
-    rooted = uses_plain_distance(family.map)
-    return {DOUBLE: 1e-7 if rooted else 1e-9, SINGLE: 2e-3 if rooted else 1e-4}[dtype]
+    """How exact a form is to be, relative to the largest."""
+    return 1e-9 if dtype == DOUBLE else SINGLE_ERROR
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
@@ -99,6 +96,17 @@ def test_other_chunks_of_the_anchors_give_the_same_kernels(problem, dtype):
         chunked = LocalScanner(problem.with_chunks(rows), dtype=dtype).scan(*problem.support, count=10)
         np.testing.assert_array_equal(chunked.ids, whole.ids)
         np.testing.assert_allclose(chunked.values, whole.values, rtol=1e-7)
+
+
+@pytest.mark.parametrize("far", [0.0, 100.0])
+def test_single_precision_errs_less_than_the_margin_also_far_from_the_origin(problem, far):
+    grid = problem.grid
+    X = problem.X.astype(np.float64) + far
+    moved = KernelGrid(grid.family, Dataset.from_arrays(X), grid.gammas, grid.scales)
+    rows = np.flatnonzero(problem.signed_duals.any(axis=1))
+    support = Support.of(X[rows], problem.signed_duals[rows], SINGLE)
+    q = scan_block(moved.family, X, moved.gammas, moved.scales, support)
+    assert np.abs(q.ravel() - problem.forms).max() <= SINGLE_ERROR * problem.forms.max()
 
 
 def test_without_support_every_form_is_zero(problem):
