@@ -1,8 +1,8 @@
 """USPS, ten classes, 7,291 x 256: certified gap, test error, time and peak memory within a budget.
 
-    python jobs/bench/usps.py [--memory 1GB] [--C 10] [--components 0] [--rows 0] [--svc]
+    python jobs/bench/usps.py [--memory 1GB] [--C 10] [--gammas G ...] [--components 0] [--rows 0] [--svc]
 
-All samples are anchors. Writes results/usps.json with the history of the rounds; --svc adds scikit-learn's RBF SVM
+All samples are anchors; the gammas are half-widths of 0.35, 0.5, 1 and 2 median distances. Writes results/usps.json with the history of the rounds; --svc adds scikit-learn's RBF SVM
 in the same run.
 """
 
@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--memory", default="1GB")
     parser.add_argument("--C", type=float, default=10.0)
     parser.add_argument("--tol", type=float, default=0.01)
+    parser.add_argument("--gammas", type=float, nargs="*", default=[0.095, 0.0465, 0.0116, 0.0029])
     parser.add_argument("--components", type=int, default=0, help="principal components, 0 for all 256 pixels")
     parser.add_argument("--rows", type=int, default=0, help="first training rows, 0 for all")
     parser.add_argument("--svc", action="store_true", help="also train scikit-learn's RBF SVM")
@@ -44,6 +45,7 @@ def main() -> None:
             C=arguments.C,
             tol=arguments.tol,
             scaling="none",
+            gammas=arguments.gammas or "auto",
             n_components=arguments.components or None,
             memory_budget=arguments.memory,
         )

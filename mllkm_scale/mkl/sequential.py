@@ -30,7 +30,7 @@ __all__ = ["InnerSolver", "Scanner", "SequentialMKL", "Settings", "State"]
 
 Array = NDArray[Any]
 
-_LOOSEST, _TIGHTEST = 3e-2, 1e-8  # bounds of the inner tolerance
+_LOOSEST, _TIGHTEST = 3e-3, 1e-8  # bounds of the inner tolerance
 
 
 @dataclass(frozen=True)
@@ -249,5 +249,5 @@ class SequentialMKL:
 
     def next_tolerance(self, inner_tol: float, gap: float, grew: bool) -> float:
         """A tenth of the certified gap; a tenth of the last one if neither a kernel nor a sample was added."""
-        tol = float(np.clip(0.1 * gap, 0.2 * self.settings.tol, _LOOSEST))
+        tol = float(np.clip(0.1 * gap, 0.2 * self.settings.tol, max(_LOOSEST, 0.2 * self.settings.tol)))
         return tol if grew else min(tol, 0.1 * inner_tol)
