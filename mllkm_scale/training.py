@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from mllkm_scale import __version__
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.prepared import require_writable
 from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
 from mllkm_scale.mkl.restricted import Objective
-from mllkm_scale.mkl.sequential import State
+from mllkm_scale.mkl.sequential import SequentialMKL, State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.assembly import assemble, plain_params
@@ -92,6 +94,8 @@ def train(
     settings = resolve(preset, **params)
     with ExitStack() as stack:
         plan = make_plan(dataset, settings)
+        if settings.scratch_dir is not None:
+            require_writable(Path(settings.scratch_dir))
         folder = None
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
@@ -125,6 +129,7 @@ class Training:
         self.elapsed_before = 0.0
         self.history: list[Round] = []
         self.states: list[Any] = []  # of the machines, the last one perhaps under way
+        self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
@@ -164,6 +169,8 @@ class Training:
                 status = self.limit(number)
                 if status is not None:
                     break
+        if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
+            self.inner_records.append(machine.inner.record())
         most = self.params.max_kernels
         if most is not None and np.count_nonzero(self.states[number].weights) > most:
             after, certificate = next(machine.rounds(machine.truncated(self.states[number], most)))
@@ -275,6 +282,7 @@ class Training:
                 "C": model.certificate.params["C"],
                 "local_bias": model.family.local_bias,
                 "plan": self.plan.as_dict(),
+                "inner": self.inner_records,
                 "result": vars(finished),
             }
             self.folder.write_json("run.json", run)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
-from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ParameterError
+from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ParameterError, ScratchError
 from mllkm_scale.kernels.maps import MAPS
+from mllkm_scale.mkl.forms import Choice
+from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.run.events import Round
 
 GAMMAS = (0.1, 0.5)
@@ -279,3 +281,22 @@ def test_algorithm_2_as_printed_and_the_two_working_sets_meet(small_problem, nam
     assert paper.status == fast.status == "converged"
     assert paper.model.certificate.dual <= fast.model.certificate.primal
     assert fast.model.certificate.dual <= paper.model.certificate.primal
+
+
+def test_a_scratch_folder_that_cannot_be_written_is_refused_before_training(tmp_path, real_data):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ScratchError, match=r"scratch folder .*file"):
+        train(Dataset.from_arrays(*real_data("iris")), scratch_dir=str(tmp_path / "file"), run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_records_the_forms_of_the_inner_problem_and_the_tile_store(tmp_path, real_data, monkeypatch):
+    import json
+
+    X, y = real_data("iris")
+    for form in ("dense", "tiles"):
+        monkeypatch.setattr(InnerMKL, "choose", lambda *_, form=form: Choice(form, 0, ""))
+        train(Dataset.from_arrays(X, y), run_dir=tmp_path / form, tol=0.1, n_jobs=1)
+        [record] = json.loads((tmp_path / form / "run.json").read_text())["inner"]
+        assert record["forms"].keys() == {form}
+        assert (record["tiles"].get("ram_hits", 0) > 0) == (form == "tiles")

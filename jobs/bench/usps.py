@@ -2,8 +2,8 @@
 
     python jobs/bench/usps.py [--memory 1GB] [--C 10] [--gammas G ...] [--components 0] [--rows 0] [--svc]
 
-All samples are anchors; the gammas are half-widths of 0.35, 0.5, 1 and 2 median distances. Writes results/usps.json with the history of the rounds; --svc adds scikit-learn's RBF SVM
-in the same run.
+All samples are anchors; the gammas are half-widths of 0.35, 0.5, 1 and 2 median distances. Writes results/usps.json
+with the history of the rounds; --svc adds scikit-learn's RBF SVM in the same run.
 """
 
 from __future__ import annotations

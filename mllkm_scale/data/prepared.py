@@ -22,7 +22,7 @@ from mllkm_scale.data.sources import ArraySource, one_line
 from mllkm_scale.errors import ScratchError
 from mllkm_scale.units import format_bytes
 
-__all__ = ["prepare"]
+__all__ = ["prepare", "require_writable"]
 
 
 def prepare(
@@ -72,6 +72,11 @@ def prepare(
         raise
     ready.remove_on_close(weakref.finalize(ready, _remove, path, os.getpid()))
     return ready
+
+
+def require_writable(folder: Path) -> None:
+    """Make the scratch folder if it is missing; a ScratchError if nothing can be written to it."""
+    _new_file(folder.absolute(), 0).unlink()
 
 
 def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,14 @@ class InnerMKL:
             )
             return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, poll=self.poll)
         return self.first_order(choice, kernels, weights, rows, duals, tol)
+
+    def record(self) -> dict[str, Any]:
+        """How often each form was used, and what the tile stores did in all."""
+        totals: dict[str, int] = {}
+        for statistics in self.statistics:
+            for name, value in asdict(statistics).items():
+                totals[name] = max(totals.get(name, 0), value) if "bytes" in name else totals.get(name, 0) + value
+        return {"forms": dict(self.choices), "tiles": totals}
 
     def choose(self, kernels: LocallyLinearKernels, rows: list[Array]) -> Choice:
         return choose_form(self.sizes(kernels, rows), self.available_bytes, self.disk_bytes)
