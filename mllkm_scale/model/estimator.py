@@ -192,16 +192,21 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.C_, self.local_bias_ = certificate.params["C"], model.family.local_bias
         return self
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more."""
+    def decision_function(self, X: ArrayLike | Dataset) -> Array:
+        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
+        check_is_fitted(self)
+        if isinstance(X, Dataset):
+            return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self.n_jobs)])
         rows = self._rows(X)
         return self.model_.decision_function(rows, n_jobs=self.n_jobs)
 
-    def predict(self, X: ArrayLike) -> Array:
-        """Label of each row."""
+    def predict(self, X: ArrayLike | Dataset) -> Array:
+        """Label of each row. A Dataset is read chunk by chunk."""
+        check_is_fitted(self)
+        if isinstance(X, Dataset):
+            return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self.n_jobs)])
         rows = self._rows(X)
         return self.model_.predict(rows, n_jobs=self.n_jobs)
 
     def _rows(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
         return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

@@ -47,6 +47,8 @@ def test_a_dataset_on_disk_gives_the_machine_of_the_arrays(tmp_path, real_data):
     arrays = MLLKMClassifier(n_jobs=1).fit(X, y)
     with Dataset.open(tmp_path / "train.h5") as dataset:
         disk = MLLKMClassifier(n_jobs=1).fit(dataset)
+        assert np.array_equal(disk.predict(dataset), arrays.predict(X))
+        assert np.array_equal(disk.decision_function(dataset), arrays.decision_function(X))
     assert np.array_equal(arrays.coef_, disk.coef_)
     assert np.array_equal(arrays.predict(X), disk.predict(X))
 
