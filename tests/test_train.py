@@ -300,3 +300,26 @@ def test_the_run_records_the_forms_of_the_inner_problem_and_the_tile_store(tmp_p
         [record] = json.loads((tmp_path / form / "run.json").read_text())["inner"]
         assert record["forms"].keys() == {form}
         assert (record["tiles"].get("ram_hits", 0) > 0) == (form == "tiles")
+
+
+@pytest.mark.parametrize("C", [1e-6, 1e6])
+def test_extreme_weights_of_the_loss_converge(C):
+    rng = np.random.default_rng(0)
+    result = train(Dataset.from_arrays(rng.normal(size=(100, 4)), rng.integers(0, 2, 100)), C=C, n_jobs=1)
+    assert result.status == "converged"
+
+
+@pytest.mark.parametrize("local_bias", [0.0, 1.0])
+def test_samples_that_cannot_be_told_apart_still_give_a_certified_model(local_bias):
+    dataset = Dataset.from_arrays(np.ones((20, 3)), np.arange(20) % 2)
+    result = train(dataset, normalize=None, local_bias=local_bias, C=2.0, n_jobs=1)
+    assert result.status == "converged"
+    assert result.model.certificate.primal == pytest.approx(40.0, rel=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_the_unit_of_the_features_does_not_matter(real_data, scale):
+    X, y = real_data("iris")
+    plain, scaled = (MLLKMClassifier(scaling="none", n_jobs=1).fit(factor * X, y) for factor in (1.0, scale))
+    assert scaled.gap_ <= 0.01
+    assert scaled.primal_ == pytest.approx(plain.primal_, rel=0.02)

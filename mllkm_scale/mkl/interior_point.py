@@ -88,7 +88,8 @@ def cold_start(problem: RestrictedProblem) -> Iterate:
     """All duals equal, all weights equal, and a level well above every row."""
     n, C = problem.n_duals, problem.C
     _, q = problem.moments(np.ones(n))
-    duals = np.full(n, min(0.5 * C, n / max(float(q.max()), np.finfo(float).tiny)))
+    largest = float(q.max())
+    duals = np.full(n, n / largest if 0.5 * C * largest > n else 0.5 * C)
     _, q = problem.moments(duals)
     level = 0.5 * float(q.max()) + 0.5 * C * len(q)
     ones = np.ones(n)

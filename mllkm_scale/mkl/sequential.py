@@ -30,6 +30,7 @@ __all__ = ["InnerSolver", "Scanner", "SequentialMKL", "Settings", "State"]
 
 Array = NDArray[Any]
 
+_PATIENCE = 30  # rounds without a smaller gap
 _LOOSEST, _TIGHTEST = 3e-3, 1e-8  # bounds of the inner tolerance
 
 
@@ -49,7 +50,7 @@ class Settings:
 
     @property
     def negligible(self) -> float:
-        """Weights and duals below this share of the largest possible count as zero."""
+        """Weights and duals below this share of the largest count as zero."""
         return min(1e-4, 1e-2 * self.tol)
 
 
@@ -63,11 +64,13 @@ class State:
     working: Array  # (n, K) bool: the working samples of each class
     duals: Array  # (n, K)
     inner_tol: float  # relative gap to which the next round solves the restricted problem
+    best_gap: float = np.inf  # certified so far
+    idle: int = 0  # rounds since
 
     @property
     def stalled(self) -> bool:
-        """Nothing is left to insert and rounding forbids a tighter solution."""
-        return self.inner_tol < _TIGHTEST
+        """Nothing is left to insert and rounding forbids a tighter solution, or the gap has not fallen for long."""
+        return self.inner_tol < _TIGHTEST or self.idle >= _PATIENCE
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ class SequentialMKL:
         inserted = bool(np.isin(following.active, state.active, invert=True).any())
         grew = inserted or bool((following.working & ~state.working).any())
         tol = self.next_tolerance(state.inner_tol, certificate.gap, grew)
-        return replace(following, round=state.round + 1, inner_tol=tol), certificate
+        best, idle = (certificate.gap, 0) if certificate.gap < state.best_gap else (state.best_gap, state.idle + 1)
+        return replace(following, round=state.round + 1, inner_tol=tol, best_gap=best, idle=idle), certificate
 
     def start(self) -> State:
         """Working samples at random, half of each sign; the kernels that tell the means of the signs apart."""
@@ -152,7 +156,11 @@ class SequentialMKL:
                 working[rows, k] = True
                 duals[rows, k] = settings.C / max(1, len(rows))
         state = State(0, np.empty(0, np.int64), np.empty(0), working, duals, _LOOSEST)
-        return self.insert_kernels(state, self.look(state))
+        state = self.insert_kernels(state, self.look(state))
+        if not len(state.active):  # no kernel tells anything apart, and any will do
+            first = np.flatnonzero(self.grid.scales.ravel())[:1]
+            state = replace(state, active=first, weights=np.zeros(1))
+        return state
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
         """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
@@ -163,7 +171,7 @@ class SequentialMKL:
         weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
         duals, edges = np.zeros_like(state.duals), np.cumsum([len(r) for r in rows])[:-1]
         for k, part in enumerate(np.split(solution.duals, edges)):
-            duals[rows[k], k] = np.where(part < floor * self.settings.C, 0.0, part)
+            duals[rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
         return replace(state, weights=weights / weights.sum(), duals=duals), solution
 
     def look(self, state: State) -> _Seen:

@@ -98,7 +98,8 @@ def build_problem(
         scales = trace_scales(family, anchors, gammas, reference, team, poll)
         if not scales.any():
             raise ParameterError(
-                f"no kernel reaches more than a few samples with gammas={params.gammas!r}: use smaller gammas or 'auto'"
+                f"no kernel with gammas={params.gammas!r} tells more than a few samples from its anchor:"
+                " use other gammas, or check that the samples differ"
             )
     grid = KernelGrid(family, anchors, gammas, scales)
     signs = _signs(codes, len(classes))
