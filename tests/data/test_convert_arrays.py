@@ -25,7 +25,11 @@ arrays_2d = hnp.arrays(
     st.tuples(st.integers(1, 20), st.integers(1, 4)),
 )
 labels_1d = hnp.arrays(st.sampled_from(["i8", "u1", "f4", "?", "U4"]), st.integers(1, 20)).map(
-    lambda values: np.char.replace(values, "\x00", "0") if values.dtype.kind == "U" else values
+    lambda values: (
+        np.array([text.replace("\x00", "0") for text in values.tolist()], values.dtype)
+        if values.dtype.kind == "U"
+        else values
+    )
 )
 fresh_folder = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
