@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -45,14 +46,14 @@ REFRESH_PER_S = 2
 BAR_WIDTH = 10
 
 
-class Progress:
+class Progress(ABC):
     """A listener that may hold something open: use it in a `with` block, so that it is closed at the end."""
 
+    @abstractmethod
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - a listener that holds nothing open has nothing to do
         """Free what is open; further events are not shown."""
 
     def __enter__(self) -> Self:
@@ -88,9 +89,9 @@ class _Lines(Progress):
         except (OSError, ValueError):
             self._stream = None
 
+    @abstractmethod
     def line(self, event: Event) -> str:
         """The event as text."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Write no more; the stream itself stays open."""

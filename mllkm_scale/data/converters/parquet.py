@@ -78,7 +78,7 @@ def _label_name(source: Path, label: str | int | None, names: list[str]) -> str 
 def _feature_dtype(field: Any, source: Path) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
-    except (NotImplementedError, TypeError):
+    except (NotImplementedError, TypeError):  # what pyarrow raises for a type that NumPy does not have
         dtype = np.dtype(object)
     if dtype.kind not in "fiub":
         raise DataError(
