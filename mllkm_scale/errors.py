@@ -8,8 +8,10 @@ from __future__ import annotations
 __all__ = [
     "BudgetError",
     "CheckpointError",
+    "ClusterError",
     "DataError",
     "InterruptedTraining",
+    "JobFileError",
     "MLLKMError",
     "ModelFileError",
     "ParameterError",
@@ -57,6 +59,18 @@ class ScratchError(MLLKMError):
     """The scratch or run folder cannot be written."""
 
     exit_code = 7
+
+
+class ClusterError(MLLKMError):
+    """The cluster cannot do the work: scheduler or workers are lost, or do not fit; a training can be resumed."""
+
+    exit_code = 8
+
+
+class JobFileError(MLLKMError, ValueError):
+    """A job file cannot be run: file and line are named."""
+
+    exit_code = 9
 
 
 class InterruptedTraining(MLLKMError):

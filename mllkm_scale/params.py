@@ -43,6 +43,11 @@ class Params:
         "shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr")
     )
     strategy: str = _param("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
+    overlap: str = _param(
+        "auto",
+        "scan the open kernels while the next round is solved: where scanning is the larger part, or as said",
+        ("auto", "always", "never"),
+    )
     tol: float = _param(0.01, "relative duality gap over all candidate kernels at which training ends")
     max_kernels: int | None = _param(None, "most kernels of the model")
     max_rounds: int | None = _param(None, "most rounds of the outer loop")
@@ -51,6 +56,7 @@ class Params:
     scratch_dir: str | None = _param(None, "folder for temporary files (default: the system's)")
     random_state: int | None = _param(0, "seed of all random choices")
     n_jobs: int | None = _param(-1, "threads; -1 for one a core")
+    worker_timeout: float = _param(300.0, "seconds without any result of the workers after which training gives up")
     verbose: int = _param(0, "1 prints a line a round")
 
     @property
@@ -70,6 +76,7 @@ class Params:
         if self.C != "auto":
             _positive("C", self.C)
         _positive("tol", self.tol)
+        _positive("worker_timeout", self.worker_timeout)
         for name in ("max_kernels", "max_rounds"):
             _count(name, getattr(self, name))
         if self.time_limit is not None:

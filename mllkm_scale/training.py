@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale import __version__
+from mllkm_scale.crew import Crew, ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.prepared import require_writable
 from mllkm_scale.errors import InterruptedTraining
@@ -26,7 +27,7 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.assembly import assemble, plain_params
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
-from mllkm_scale.run.events import Finished, Listener, Phase, Round
+from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
 from mllkm_scale.run.memory import peak_bytes, rss_bytes
@@ -34,6 +35,9 @@ from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress import PlainProgress, broadcast
 from mllkm_scale.team import Team, n_threads, one_blas_thread
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
 
 __all__ = ["TrainResult", "train"]
 
@@ -55,6 +59,7 @@ class TrainResult:
 def train(
     dataset: Dataset,
     *,
+    client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -69,6 +74,10 @@ def train(
     ----------
     dataset : Dataset
         Samples and labels, on disk or in memory.
+    client : distributed.Client, optional
+        Its workers scan the kernels and pass over the samples, while this process solves. They read data on disk by its
+        path, and what this process puts into the run folder (or `scratch_dir`). The result has the bits of a training
+        without them.
     run_dir : path, optional
         Folder for the model, a checkpoint after each round, the history, the plan and the log.
     resume : bool
@@ -108,7 +117,30 @@ def train(
         stack.enter_context(one_blas_thread())
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
+        if client is not None:
+            training.crew = stack.enter_context(dask_crew(client, training))
         return training.run(dataset, resume)
+
+
+@contextmanager
+def dask_crew(client: Client, training: Training) -> Iterator[Crew]:
+    """The workers of a client as the crew of a training, with a folder for what they share."""
+    from mllkm_scale.cluster.crew import DaskCrew
+    from mllkm_scale.cluster.exchange import exchange_folder
+
+    params, folder = training.params, training.folder
+    scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
+    with exchange_folder(None if folder is None else folder.path, scratch) as shared:
+        crew = DaskCrew(
+            client,
+            shared,
+            timeout_s=params.worker_timeout,
+            worker_bytes=training.plan.worker_bytes,
+            poll=training.poll,
+            notify=lambda text: training.listener(Notice(text)),
+        )
+        crew.wait_for_workers()
+        yield crew
 
 
 class Training:
@@ -125,6 +157,8 @@ class Training:
     ) -> None:
         self.params, self.plan, self.team, self.folder = params, plan, team, folder
         self.listener, self.should_stop = listener, should_stop
+        self.crew: Crew = ThreadCrew(team, self.poll)
+        self.worker_peak_bytes = 0
         self.started = time.perf_counter()
         self.elapsed_before = 0.0
         self.history: list[Round] = []
@@ -133,7 +167,7 @@ class Training:
         self.objectives: list[Objective] = []  # certified by their last rounds
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
-        problem = build_problem(dataset, self.params, self.plan, self.listener, self.team, self.poll)
+        problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
         try:
             if resume:
                 self.restore(problem)
@@ -158,7 +192,7 @@ class Training:
     def train_machine(self, problem: Problem, number: int) -> str:
         """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
         signs = self.columns(problem)[number]
-        machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.poll)
+        machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
         status = self.limit(number)
         if status is None:
             state = self.states[number] if number < len(self.states) else None
@@ -177,7 +211,14 @@ class Training:
             self.remember(number, after, certificate)
             self.report(problem, after, certificate)
             status = "converged" if certificate.gap <= self.params.tol else "max_kernels"
+        self.conclude(machine, number)
         return status or "stalled"
+
+    def conclude(self, machine: Any, number: int) -> None:
+        """Certify the last state by its own duals, where its scan was still to come."""
+        state = self.states[number]
+        if isinstance(state, State) and not state.scanned:
+            self.objectives[number] = replace(self.objectives[number], dual=machine.dual_bound(state))
 
     def limit(self, number: int) -> str | None:
         """The rule by which this machine is to end now, if any."""
@@ -207,6 +248,9 @@ class Training:
 
     def report(self, problem: Problem, state: Any, certificate: Any) -> None:
         number = len(self.history) + 1
+        tally = self.crew.tally()
+        self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
+        round_s = self.elapsed_s() - (self.history[-1].elapsed_s if self.history else 0.0)
         event = Round(
             number=number,
             primal=certificate.primal,
@@ -228,6 +272,11 @@ class Training:
             budget_bytes=self.plan.budget_bytes,
             elapsed_s=self.elapsed_s(),
             left_s=None,
+            lagged=certificate.lagged,
+            waited_s=tally.waited_s,
+            n_workers=tally.n_workers,
+            workers_idle=idle_share(tally.busy_s, tally.n_threads * round_s),
+            lost_workers=tally.lost_workers,
         )
         self.history.append(replace(event, left_s=time_left([*self.history, event], self.params.tol)))
         self.listener(self.history[-1])
@@ -261,6 +310,21 @@ class Training:
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]
 
+    def cluster_record(self) -> dict[str, Any] | None:
+        """Who waited for whom, over all rounds; None without workers."""
+        rounds = [event for event in self.history if event.n_workers]
+        if not rounds:
+            return None
+        shares = [event.workers_idle for event in rounds if event.workers_idle is not None]
+        return {
+            "workers": max(event.n_workers for event in rounds),
+            "lost_workers": sum(event.lost_workers for event in rounds),
+            "master_waited_share": sum(event.waited_s for event in rounds) / max(rounds[-1].elapsed_s, 1e-9),
+            "workers_idle_share": sum(shares) / max(1, len(shares)),
+            "worker_peak_bytes": self.worker_peak_bytes,
+            "worker_bytes": self.plan.worker_bytes(),
+        }
+
     def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
         peak = peak_bytes()
         finished = Finished(
@@ -283,11 +347,17 @@ class Training:
                 "local_bias": model.family.local_bias,
                 "plan": self.plan.as_dict(),
                 "inner": self.inner_records,
+                "cluster": self.cluster_record(),
                 "result": vars(finished),
             }
             self.folder.write_json("run.json", run)
         self.listener(finished)
         return TrainResult(model, duals, tuple(self.history), status, self.plan, peak)
+
+
+def idle_share(busy_s: float, available_s: float) -> float | None:
+    """Share of the workers' time in which they had nothing to do; None without workers."""
+    return None if available_s <= 0 else min(1.0, max(0.0, 1.0 - busy_s / available_s))
 
 
 def time_left(history: list[Round], tol: float) -> float | None:

@@ -12,7 +12,7 @@ from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import check_labels
 from mllkm_scale.errors import DataError
 
-__all__ = ["DataSummary", "check"]
+__all__ = ["DataSummary", "check", "require_finite"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def check(dataset: Dataset) -> DataSummary:
     low = np.full(dataset.n_features, np.inf)
     high = np.full(dataset.n_features, -np.inf)
     for start, chunk in dataset.chunks():
-        _require_finite(chunk, start, dataset.name)
+        require_finite(chunk, start, dataset.name, "train")
         np.minimum(low, chunk.min(axis=0), out=low)
         np.maximum(high, chunk.max(axis=0), out=high)
     return DataSummary(
@@ -71,12 +71,30 @@ def check(dataset: Dataset) -> DataSummary:
     )
 
 
-def _require_finite(chunk: NDArray[Any], start: int, name: str) -> None:
-    finite = np.isfinite(chunk)
+def require_finite(rows: NDArray[Any], first_row: int, name: str, then: str) -> None:
+    """Refuse rows that hold NaN or infinity, naming where the first one is.
+
+    Parameters
+    ----------
+    rows : array (m, d)
+    first_row : int
+        Number of the first of them in the data set.
+    name : str
+        What the data set is called in the message.
+    then : str
+        What its remedy leads to: "train" or "predict".
+
+    Examples
+    --------
+    >>> require_finite(np.array([[0.0, np.inf]]), 20, "new.h5", "predict")
+    Traceback (most recent call last):
+    mllkm_scale.errors.DataError: new.h5 has infinity at row 20, column 1 (0-based): remove or replace it, then predict
+    """
+    finite = np.isfinite(rows)
     if finite.all():
         return
     row, column = np.argwhere(~finite)[0]
-    what = "NaN" if np.isnan(chunk[row, column]) else "infinity"
+    what = "NaN" if np.isnan(rows[row, column]) else "infinity"
     raise DataError(
-        f"{name} has {what} at row {start + row}, column {column} (0-based): remove or replace it, then train"
+        f"{name} has {what} at row {first_row + row}, column {column} (0-based): remove or replace it, then {then}"
     )

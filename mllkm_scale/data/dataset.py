@@ -150,6 +150,10 @@ class Dataset:
         """Rows of chunk `i` as a C-contiguous array of `work_dtype`."""
         return self._read(*self.bounds(i))
 
+    def part(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop` as a C-contiguous array of `work_dtype`."""
+        return self._read(start, stop)
+
     def chunks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """First row and rows of each chunk, in order."""
         for i in range(self.n_chunks):
@@ -188,6 +192,10 @@ class Dataset:
         values = as_label_vector(self._y.read(0, self.n_rows), self._y.name)
         self._y.close()
         return values
+
+    def unlabelled(self) -> Dataset:
+        """The same samples without their labels, which then do not travel with them to another process."""
+        return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows)
 
     @property
     def label_name(self) -> str:

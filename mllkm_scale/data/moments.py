@@ -35,23 +35,28 @@ class Moments:
     def update(self, chunk: NDArray[Any]) -> None:
         """Merge the rows of a chunk."""
         values = chunk.astype(np.float64, copy=False)
+        part = Moments(values.shape[1], cross=self.cross)
         # Overflow ends as a column that is not finite, which `require_finite` names.
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = values.mean(axis=0)
-            centred = values - mean
-            delta = mean - self.mean
-            count = self.count + len(values)
-            weight = self.count * len(values) / count
-            if self.cross:
-                self.deviations += centred.T @ centred
-                self.deviations += np.outer(delta, delta * weight)
-            else:
-                self.deviations += np.einsum("ij,ij->j", centred, centred)
-                self.deviations += delta * delta * weight
-            self.mean += delta * (len(values) / count)
+            part.count = len(values)
+            part.mean = values.mean(axis=0)
+            centred = values - part.mean
+            part.deviations = centred.T @ centred if self.cross else np.einsum("ij,ij->j", centred, centred)
+        part.low, part.high = values.min(axis=0), values.max(axis=0)
+        self.merge(part)
+
+    def merge(self, other: Moments) -> None:
+        """Merge the moments of other rows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = other.mean - self.mean
+            count = self.count + other.count
+            weight = self.count * other.count / count
+            self.deviations += other.deviations
+            self.deviations += np.outer(delta, delta * weight) if self.cross else delta * delta * weight
+            self.mean += delta * (other.count / count)
         self.count = count
-        np.minimum(self.low, values.min(axis=0), out=self.low)
-        np.maximum(self.high, values.max(axis=0), out=self.high)
+        np.minimum(self.low, other.low, out=self.low)
+        np.maximum(self.high, other.high, out=self.high)
 
     @property
     def constant(self) -> NDArray[np.bool_]:

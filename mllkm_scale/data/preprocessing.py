@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import work_dtype
 from mllkm_scale.data.projection import Projection, fit_projection
@@ -40,6 +41,7 @@ class Preprocessor:
         scaling: str = "standard",
         n_components: int | float | None = None,
         whiten: bool = False,
+        crew: Crew | None = None,
     ) -> Preprocessor:
         """Fit in one pass for the scaling and one for the projection.
 
@@ -51,9 +53,11 @@ class Preprocessor:
             Components to keep, or share of variance; None for no projection.
         whiten : bool
             Divide each component by its standard deviation.
+        crew : Crew, optional
+            Who does the passes.
         """
-        scaled = fit_scaling(dataset, scaling)
-        projection = None if n_components is None else fit_projection(dataset, scaled, n_components, whiten)
+        scaled = fit_scaling(dataset, scaling, crew)
+        projection = None if n_components is None else fit_projection(dataset, scaled, n_components, whiten, crew)
         return cls(scaled, projection)
 
     @property

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.moments import Moments
+from mllkm_scale.data.moments_pass import gather_moments
 from mllkm_scale.data.scaling import Scaling
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.team import one_blas_thread
 
 __all__ = ["Projection", "fit_projection"]
 
@@ -53,8 +54,10 @@ class Projection:
         return np.where(self.variances > rounding, np.sqrt(self.variances), 1.0)
 
 
-def fit_projection(dataset: Dataset, scaling: Scaling, n_components: int | float, whiten: bool = False) -> Projection:
-    """Fit the principal components of the scaled data in one pass.
+def fit_projection(
+    dataset: Dataset, scaling: Scaling, n_components: int | float, whiten: bool = False, crew: Crew | None = None
+) -> Projection:
+    """Fit the principal components of the scaled data in one pass by the crew.
 
     Parameters
     ----------
@@ -75,12 +78,9 @@ def fit_projection(dataset: Dataset, scaling: Scaling, n_components: int | float
     [[0.6, 0.8]]
     """
     _require_components(n_components, dataset)
-    moments = Moments(dataset.n_features, cross=True)
     # The bits of a product depend on the number of BLAS threads.
-    with threadpool_limits(limits=1, user_api="blas"):
-        for _, chunk in dataset.chunks():
-            moments.update(scaling.apply(chunk))
-        moments.require_finite(dataset.name)
+    with one_blas_thread():
+        moments = gather_moments(dataset, scaling.apply, cross=True, crew=crew)
         variances, vectors = np.linalg.eigh(moments.deviations / moments.count)
     variances = np.maximum(variances[::-1], 0.0)
     if isinstance(n_components, numbers.Integral):

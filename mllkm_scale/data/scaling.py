@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.moments import Moments
+from mllkm_scale.data.moments_pass import gather_moments
 from mllkm_scale.errors import ParameterError
 
 __all__ = ["SCALINGS", "Scaling", "fit_scaling"]
@@ -46,8 +47,8 @@ class Scaling:
         return scaled
 
 
-def fit_scaling(dataset: Dataset, kind: str) -> Scaling:
-    """Fit a scaling in one pass; kinds that need no pass read nothing.
+def fit_scaling(dataset: Dataset, kind: str, crew: Crew | None = None) -> Scaling:
+    """Fit a scaling in one pass by the crew; kinds that need no pass read nothing.
 
     Examples
     --------
@@ -60,10 +61,7 @@ def fit_scaling(dataset: Dataset, kind: str) -> Scaling:
     offset, factor = np.zeros(dataset.n_features), np.ones(dataset.n_features)
     if kind in ("none", "unit-norm"):
         return Scaling(kind, offset, factor)
-    moments = Moments(dataset.n_features)
-    for _, chunk in dataset.chunks():
-        moments.update(chunk)
-    moments.require_finite(dataset.name)
+    moments = gather_moments(dataset, crew=crew)
     if kind == "standard":
         offset = np.where(moments.constant, moments.low, moments.mean)
         spread = np.sqrt(moments.deviations / moments.count)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,12 +22,20 @@ Array = NDArray[Any]
 
 
 class RowSource(Protocol):
-    """Rows of a matrix that may lie on disk: by index, and chunk by chunk on a fixed grid."""
+    """Rows of a matrix that may lie on disk: by index, and chunk by chunk on a fixed grid.
+
+    It can be pickled; `path` is the file that the receiver must see then, and None for rows in memory.
+    """
 
     @property
     def n_rows(self) -> int: ...
     @property
     def n_features(self) -> int: ...
+    @property
+    def chunk_rows(self) -> int: ...
+    @property
+    def path(self) -> Path | None: ...
+    def part(self, start: int, stop: int) -> Array: ...
     def rows(self, indices: Array) -> Array: ...
     def chunks(self) -> Iterator[tuple[int, Array]]: ...
 

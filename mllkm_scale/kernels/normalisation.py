@@ -6,16 +6,18 @@ effective number of samples in the diagonal, (sum u)^2 / sum u^2 with u_i = k_m(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
+from mllkm_scale.data.blocks import BlockGrid
 from mllkm_scale.kernels.grid import Family, RowSource
-from mllkm_scale.team import Team
 
-__all__ = ["MIN_REACH", "REFERENCE_ROWS", "trace_scales"]
+__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "trace_scales"]
 
 Array = NDArray[Any]
 
@@ -25,33 +27,59 @@ REFERENCE_ROWS = 4096
 """At most so many training rows are the sample over which the mean diagonal is taken."""
 
 
-def trace_scales(
-    family: Family,
-    anchors: RowSource,
-    gammas: Array,
-    reference: Array,
-    team: Team | None = None,
-    poll: Callable[[], None] = lambda: None,
-) -> Array:
-    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is below MIN_REACH."""
-    least_reach = min(MIN_REACH, 0.5 * len(reference))
-    reference = reference.astype(np.float64)
-    width = reference.shape[1] + 1 if family.componentwise else 1
-    height = max(1, _BLOCK_BYTES // (8 * len(reference) * width))
+@dataclass(frozen=True)
+class Reference(PlainArrays):
+    """The sample over which the mean diagonal is taken."""
 
-    def blocks() -> Iterator[Array]:
-        for _, chunk in anchors.chunks():
-            poll()
-            for first in range(0, len(chunk), height):
-                yield chunk[first : first + height]
+    rows: Array
 
-    def scales(block: Array) -> Array:
-        out = np.zeros((len(block), len(gammas)))
-        for g, gamma in enumerate(gammas):
-            kernels = family.kernels(block.astype(np.float64), np.full(len(block), gamma))
+
+@dataclass(frozen=True)
+class TraceWork:
+    """The scales of blocks of anchors."""
+
+    family: Family
+    anchors: RowSource
+    gammas: Array
+    reference: Shared[Reference]
+    blocks: BlockGrid
+    unit_work: float
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        own = () if self.anchors.path is None else (self.anchors.path,)
+        return own + self.reference.paths
+
+    def __call__(self, units: range) -> Array:
+        reference = self.reference.get().rows
+        return np.concatenate([self._scales(self.anchors.part(*self.blocks.bounds(i)), reference) for i in units])
+
+    def _scales(self, anchors: Array, reference: Array) -> Array:
+        least_reach = min(MIN_REACH, 0.5 * len(reference))
+        out = np.zeros((len(anchors), len(self.gammas)))
+        for g, gamma in enumerate(self.gammas):
+            kernels = self.family.kernels(anchors.astype(np.float64), np.full(len(anchors), gamma))
             diagonals = kernels.diagonals(reference)
             total, squares = diagonals.sum(axis=0), np.einsum("ij,ij->j", diagonals, diagonals)
             np.divide(len(reference), total, where=total * total > least_reach * squares, out=out[:, g])
         return out
 
-    return np.concatenate((team or Team()).run(scales, blocks()))
+    def describe(self, units: range) -> str:
+        start, stop = self.blocks.span(units)
+        return f"the normalisation of anchors {start} to {stop - 1}"
+
+
+def trace_scales(
+    family: Family, anchors: RowSource, gammas: Array, reference: Array, crew: Crew | None = None
+) -> Array:
+    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is below MIN_REACH."""
+    doers: Crew = crew or ThreadCrew()
+    width = reference.shape[1] + 1 if family.componentwise else 1
+    height = max(1, _BLOCK_BYTES // (8 * len(reference) * width))
+    blocks = BlockGrid(anchors.n_rows, anchors.chunk_rows, height)
+    shared = doers.share("reference", Reference(reference.astype(np.float64)))
+    flops = float(height * len(gammas) * len(reference) * (20 * width + anchors.n_features))
+    try:
+        return np.concatenate(list(doers.start(TraceWork(family, anchors, gammas, shared, blocks, flops), len(blocks))))
+    finally:
+        shared.drop()

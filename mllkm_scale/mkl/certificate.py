@@ -23,3 +23,4 @@ class Certificate(Objective):
     solve_s: float
     margins_s: float
     scan_s: float
+    lagged: bool = False  # D is the one of the duals before, whose scan ran beside the solving

@@ -1,37 +1,46 @@
 """SequentialMKL with two working sets (F6): the outer loop of training.
 
-Each round solves MKL on working samples x active kernels, checks all samples (the margins) and all kernels of the open
+Each round solves MKL on working samples x active kernels, checks all samples (the margins) and the kernels of the open
 set (the scan), and thereby certifies a relative duality gap for the problem with ALL samples and ALL kernels (F5):
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
 
+Where scanning is the larger part of a round, it runs beside the solving of the next one: round t + 1 solves while the
+open set is scanned with the duals of round t, and then prices with its own duals the candidates that this scan has
+found. D is the one of round t then, which bounds the optimum as well. A round that could be the last one, or that has
+nothing left to insert, scans with its own duals.
+
 A round is a function of the state before it and of nothing else, so that a training resumed from a checkpoint goes on
-with the same bits.
+with the same bits; nor does it matter how long a scan takes, or who does it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.diversity import diverse
+from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.restricted import Solution
-from mllkm_scale.scan.local import ScanResult
+from mllkm_scale.scan.scanner import Scan, Scanner, ScanResult
+from mllkm_scale.scan.work import scan_flops
 
-__all__ = ["InnerSolver", "Scanner", "SequentialMKL", "Settings", "State"]
+__all__ = ["InnerSolver", "SequentialMKL", "Settings", "State"]
 
 Array = NDArray[Any]
 
 _PATIENCE = 30  # rounds without a smaller gap
 _LOOSEST, _TIGHTEST = 3e-3, 1e-8  # bounds of the inner tolerance
+_INNER_STEPS = 20  # of the interior point, as seen
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ class Settings:
     margin: float = 1.1  # samples with y f(x) beyond it leave the working set
     witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared
     near: float = 0.02  # a kernel of zero weight stays while its q is so near to the largest
+    overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
 
     @property
     def negligible(self) -> float:
@@ -64,6 +74,9 @@ class State:
     working: Array  # (n, K) bool: the working samples of each class
     duals: Array  # (n, K)
     inner_tol: float  # relative gap to which the next round solves the restricted problem
+    pool: Array  # ids of the candidates that the last scan has found
+    scanned: bool  # whether that scan was one with these duals
+    bound: float = -np.inf  # the largest D proved so far
     best_gap: float = np.inf  # certified so far
     idle: int = 0  # rounds since
 
@@ -75,23 +88,25 @@ class State:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a round sees of its solution when it looks at all samples and all kernels."""
+    """What a round sees of its solution when it looks at all samples and at the active kernels."""
 
     support: Array  # rows of the samples with a nonzero dual in some class
     signed_duals: Array  # a = alpha y of these samples (n_sv, K)
     margins: Array  # y f(x) of all samples (n, K)
-    norm: float  # sum_m |w_m|
-    scan: ScanResult  # of the open set
+    primal: float
     active_forms: Array  # q of the active kernels
     threshold: float  # the largest q among the kernels with a weight: what an open kernel must exceed to violate
-    margins_s: float
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Candidates with their q for the duals of the round, best first; and a bound on the optimum from below."""
+
+    ids: Array
+    values: Array
+    dual: float
+    scanned: bool  # found by a scan with these duals, which the bound rests on too
     scan_s: float
-
-
-class Scanner(Protocol):
-    """Scans the open set; local or distributed."""
-
-    def scan(self, X: Array, signed_duals: Array, count: int) -> ScanResult: ...
 
 
 class InnerSolver(Protocol):
@@ -111,41 +126,65 @@ class SequentialMKL:
         signs: Array,
         grid: KernelGrid,
         scanner: Scanner,
+        crew: Crew,
         inner: InnerSolver,
         settings: Settings,
-        poll: Callable[[], None] = lambda: None,
     ) -> None:
         self.data, self.signs, self.grid = data, signs, grid
-        self.scanner, self.inner, self.settings, self.poll = scanner, inner, settings, poll
+        self.scanner, self.crew, self.inner, self.settings = scanner, crew, inner, settings
 
     def rounds(self, state: State | None = None) -> Iterator[tuple[State, Certificate]]:
         """Algorithm 2 on two working sets; ends when the certified gap is at most `tol`, or nothing helps any more.
 
         The state after each round holds the weights and duals that its certificate is about; kernels inserted
-        for the next round have weight zero. `poll` is called often and may raise to interrupt a round.
+        for the next round have weight zero. Where `state.scanned` is false, the bound D is the one of the duals
+        before; `dual_bound` gives the state's own.
         """
         state = state or self.start()
         while True:
             state, certificate = self.round(state)
             yield state, certificate
-            if certificate.gap <= self.settings.tol or state.stalled:
+            if state.scanned and (certificate.gap <= self.settings.tol or state.stalled):
                 return
 
     def round(self, state: State) -> tuple[State, Certificate]:
-        started = time.perf_counter()
-        solved, solution = self.solve_active(state)
-        solve_s = time.perf_counter() - started
-        seen = self.look(solved)
-        certificate = self.certify(solved, seen, solution, solve_s)
-        following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen), seen)
+        beside = None if state.scanned else self.begin_scan(state)
+        own = None
+        try:
+            if beside is not None and not len(state.active):
+                state = self.first_kernels(state, beside.result())
+            started = time.perf_counter()
+            solved, solution = self.solve_active(state)
+            solve_s = time.perf_counter() - started
+            lagging = None if beside is None else beside.result()
+            own = self.begin_scan(solved) if self.scans_at_once(solved) else None
+            started = time.perf_counter()
+            seen = self.look(solved)
+            margins_s = time.perf_counter() - started
+            priced = self.price(state, solved, seen, lagging, None if own is None else own.result())
+        finally:
+            for scan in (beside, own):
+                if scan is not None:
+                    scan.close()
+        certificate = self.certify(solved, seen, priced, solution, (solve_s, margins_s))
+        following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen, priced), seen)
         inserted = bool(np.isin(following.active, state.active, invert=True).any())
         grew = inserted or bool((following.working & ~state.working).any())
-        tol = self.next_tolerance(state.inner_tol, certificate.gap, grew)
         best, idle = (certificate.gap, 0) if certificate.gap < state.best_gap else (state.best_gap, state.idle + 1)
-        return replace(following, round=state.round + 1, inner_tol=tol, best_gap=best, idle=idle), certificate
+        following = replace(
+            following,
+            round=state.round + 1,
+            inner_tol=self.next_tolerance(state.inner_tol, certificate.gap, grew),
+            pool=priced.ids,
+            scanned=priced.scanned,
+            bound=max(state.bound, certificate.dual),
+            best_gap=best,
+            idle=idle,
+        )
+        return following, certificate
 
     def start(self) -> State:
-        """Working samples at random, half of each sign; the kernels that tell the means of the signs apart."""
+        """Working samples at random, half of each sign, with equal duals; no kernel yet."""
         settings, (n, K) = self.settings, self.signs.shape
         working, duals = np.zeros((n, K), dtype=bool), np.zeros((n, K))
         for k in range(K):
@@ -155,12 +194,41 @@ class SequentialMKL:
                 rows = rows[: max(1, settings.first_samples // 2)]
                 working[rows, k] = True
                 duals[rows, k] = settings.C / max(1, len(rows))
-        state = State(0, np.empty(0, np.int64), np.empty(0), working, duals, _LOOSEST)
-        state = self.insert_kernels(state, self.look(state))
+        nothing = np.empty(0, np.int64)
+        return State(0, nothing, np.empty(0), working, duals, _LOOSEST, pool=nothing, scanned=False)
+
+    def first_kernels(self, state: State, scan: ScanResult) -> State:
+        """The kernels that tell the means of the signs apart."""
+        support, signed_duals = self.support_of(state)
+        state = self.insert_kernels(
+            state,
+            _Seen(support, signed_duals, state.duals, np.inf, np.empty(0), 0.0),
+            _Priced(scan.ids, scan.values, -np.inf, True, 0.0),
+        )
         if not len(state.active):  # no kernel tells anything apart, and any will do
             first = np.flatnonzero(self.grid.scales.ravel())[:1]
             state = replace(state, active=first, weights=np.zeros(1))
         return state
+
+    def support_of(self, state: State) -> tuple[Array, Array]:
+        """Rows of the samples with a nonzero dual in some class, in double precision, and their signed duals."""
+        rows = np.flatnonzero(state.duals.any(axis=1))
+        return self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
+
+    def begin_scan(self, state: State) -> Scan:
+        """A scan of all kernels with the duals of this state."""
+        return self.scanner.start(lambda: self.support_of(state), self.settings.candidates)
+
+    def scans_at_once(self, state: State) -> bool:
+        """Whether this round scans with its own duals: by arithmetic, whose answer is the same everywhere."""
+        if self.settings.overlap != "auto":
+            return self.settings.overlap == "never"
+        d, n_gammas = self.grid.anchors.n_features, len(self.grid.gammas)
+        n_support, n_duals = int(state.duals.any(axis=1).sum()), int(np.count_nonzero(state.duals))
+        scan = self.grid.anchors.n_rows * scan_flops(self.grid.family, n_gammas, d, n_support, n_duals)
+        squares = float((state.working.sum(axis=0).astype(np.float64) ** 2).sum())
+        width = d + 1 if self.grid.family.componentwise else 3
+        return scan <= _INNER_STEPS * squares * len(state.active) * width
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
         """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
@@ -175,47 +243,67 @@ class SequentialMKL:
         return replace(state, weights=weights / weights.sum(), duals=duals), solution
 
     def look(self, state: State) -> _Seen:
-        """Pass over all samples, and scan all kernels."""
-        started = time.perf_counter()
-        rows = np.flatnonzero(state.duals.any(axis=1))
-        support, signed_duals = self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
+        """Pass over all samples."""
+        support, signed_duals = self.support_of(state)
         active = self.grid.take(state.active)
         forms = active.quadratic_forms(support, signed_duals)
         weighted = state.weights > 0
         norm = float(state.weights @ np.sqrt(forms))
-        margins = self.pass_samples(active.take(weighted), state.weights[weighted], support, signed_duals)
-        passed = time.perf_counter()
-        scan = self.scanner.scan(support, signed_duals, self.settings.candidates)
-        threshold = float(forms[weighted].max(initial=0.0))
-        times = passed - started, time.perf_counter() - passed
-        return _Seen(support, signed_duals, margins, norm, scan, forms, threshold, *times)
+        used, weights = active.take(weighted), state.weights[weighted]
+        coef, local_coef = used.coefficients(support, signed_duals, weights)
+        margins = self.signs * decide_all(self.grid.family, self.data, used, coef, local_coef, self.crew)
+        primal = 0.5 * norm**2 + self.settings.C * float(np.maximum(0.0, 1.0 - margins).sum())
+        return _Seen(support, signed_duals, margins, primal, forms, float(forms[weighted].max(initial=0.0)))
 
-    def pass_samples(self, kernels: LocallyLinearKernels, weights: Array, support: Array, signed_duals: Array) -> Array:
-        """y f(x) of every sample and class (n, K), in one pass over the chunks."""
-        F = np.zeros_like(self.signs)
-        if len(kernels):
-            coef, local_coef = kernels.coefficients(support, signed_duals, weights)
-            for start, chunk in self.data.chunks():
-                self.poll()
-                F[start : start + len(chunk)] = kernels.decide(chunk.astype(np.float64), coef, local_coef)
-        return self.signs * F
+    def price(
+        self, state: State, solved: State, seen: _Seen, lagging: ScanResult | None, own: ScanResult | None
+    ) -> _Priced:
+        """Candidates for the duals of this round: of its own scan, or else those of the scan before, priced anew."""
+        seconds = 0.0 if lagging is None else lagging.seconds
+        if own is None:
+            pool = state.pool if lagging is None else lagging.ids
+            values = self.grid.take(pool).quadratic_forms(seen.support, seen.signed_duals)
+            order = np.argsort(-values, kind="stable")
+            pool, values = pool[order], values[order]
+            bound = state.bound if lagging is None else max(state.bound, self.dual_value(state, lagging.maximum))
+            likely = max(bound, self.dual_value(solved, max(values.max(initial=0.0), seen.active_forms.max())))
+            open_violators = pool[(values > seen.threshold) & ~np.isin(pool, solved.active)]
+            nearly = seen.primal - likely <= self.settings.tol * abs(seen.primal)
+            if len(open_violators) and not nearly and not state.stalled:
+                return _Priced(pool, values, bound, False, seconds)
+            own = self.begin_scan(solved).result()
+        largest = max(own.maximum, float(seen.active_forms.max()))
+        return _Priced(own.ids, own.values, self.dual_value(solved, largest), True, seconds + own.seconds)
 
-    def certify(self, state: State, seen: _Seen, solution: Solution, solve_s: float) -> Certificate:
+    def dual_value(self, state: State, largest: float) -> float:
+        """D of F5 for the duals of a state, given the largest q."""
+        return float(state.duals.sum()) - 0.5 * largest
+
+    def dual_bound(self, state: State) -> float:
+        """D of F5 by a scan of all kernels with the duals of this state."""
+        support, signed_duals = self.support_of(state)
+        forms = self.grid.take(state.active).quadratic_forms(support, signed_duals)
+        return self.dual_value(state, max(self.begin_scan(state).result().maximum, float(forms.max())))
+
+    def certify(
+        self, state: State, seen: _Seen, priced: _Priced, solution: Solution, seconds: tuple[float, float]
+    ) -> Certificate:
         """P and D of F5: over all samples, and over all kernels."""
-        largest = max(seen.scan.maximum, float(seen.active_forms.max()))
+        solve_s, margins_s = seconds
         return Certificate(
-            primal=0.5 * seen.norm**2 + self.settings.C * float(np.maximum(0.0, 1.0 - seen.margins).sum()),
-            dual=float(state.duals.sum()) - 0.5 * largest,
+            primal=seen.primal,
+            dual=priced.dual,
+            lagged=not priced.scanned,
             n_active=int(np.count_nonzero(state.weights)),
             n_support=len(seen.support),
             n_working=int(state.working.sum()),
             n_violating_samples=int(((seen.margins < 1.0) & ~state.working).sum()),
-            n_violating_kernels=int((seen.scan.values > seen.threshold).sum()),
+            n_violating_kernels=int((priced.values > seen.threshold).sum()),
             inner_gap=solution.objective.gap,
             inner_steps=solution.steps,
             solve_s=solve_s,
-            margins_s=seen.margins_s,
-            scan_s=seen.scan_s,
+            margins_s=margins_s,
+            scan_s=priced.scan_s,
         )
 
     def drop_kernels(self, state: State, seen: _Seen) -> State:
@@ -224,9 +312,9 @@ class SequentialMKL:
         keep = (state.weights > 0) | near
         return replace(state, active=state.active[keep], weights=state.weights[keep])
 
-    def insert_kernels(self, state: State, seen: _Seen) -> State:
+    def insert_kernels(self, state: State, seen: _Seen, priced: _Priced) -> State:
         """The worst violators join with weight zero, but of those with parallel responses only the best."""
-        new = seen.scan.ids[seen.scan.values > seen.threshold]
+        new = priced.ids[priced.values > seen.threshold]
         new = new[~np.isin(new, state.active)]
         rng = np.random.default_rng([self.settings.seed, state.round, 1])
         witnesses = max(100, self.settings.witnesses // self.signs.shape[1])

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import changed, defaults
@@ -56,6 +57,10 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         Whether all classes share the kernel weights, or each has a machine of its own.
     strategy : {"working-sets", "paper"}
         Two working sets and a second-order solver, or Algorithm 2 of the paper as printed.
+    overlap : {"auto", "always", "never"}
+        Whether the open kernels are scanned while the next round is solved, which spares waiting and costs a few
+        rounds. "auto" does so in rounds in which scanning is the larger part of the work. The result depends on it, but
+        not on whether, and how many, dask workers scan.
     tol : float
         Certified relative duality gap, over all candidate kernels, at which training ends.
     max_kernels, max_rounds, time_limit : int, int, float or None
@@ -68,6 +73,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         Seed; the same seed gives the same bits.
     n_jobs : int or None
         Threads; -1 for one a core. The result does not depend on it.
+    worker_timeout : float
+        Seconds without any result of the dask workers after which training gives up.
     verbose : int
         1 prints a line a round.
     preset : {None, "paper"}
@@ -122,6 +129,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         whiten: bool = False,
         multi_class: str = "shared",
         strategy: str = "working-sets",
+        overlap: str = "auto",
         tol: float = 0.01,
         max_kernels: int | None = None,
         max_rounds: int | None = None,
@@ -130,6 +138,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         scratch_dir: str | None = None,
         random_state: int | None = 0,
         n_jobs: int | None = -1,
+        worker_timeout: float = 300.0,
         verbose: int = 0,
         preset: str | None = None,
     ) -> None:
@@ -145,6 +154,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.whiten = whiten
         self.multi_class = multi_class
         self.strategy = strategy
+        self.overlap = overlap
         self.tol = tol
         self.max_kernels = max_kernels
         self.max_rounds = max_rounds
@@ -153,11 +163,12 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.scratch_dir = scratch_dir
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.worker_timeout = worker_timeout
         self.verbose = verbose
         self.preset = preset
 
     def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
-        """Train on arrays, or on a `Dataset` that brings its labels with it.
+        """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
         ----------
@@ -173,7 +184,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             check_classification_targets(labels)
             dataset = Dataset.from_arrays(rows, labels)
         given = {name: getattr(self, name) for name in defaults()}
-        result = train(dataset, preset=self.preset, **(changed(given) if self.preset else given))
+        parameters = changed(given) if self.preset else given
+        result = train(dataset, client=current_client(), preset=self.preset, **parameters)
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals

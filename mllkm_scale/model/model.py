@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.data.sources import plain_text
@@ -137,7 +138,11 @@ class Model:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
-            yield start, self._flat(self._scores(chunk, start, dataset.name, n_jobs))
+            yield start, self.decide_rows(chunk, start, dataset.name, n_jobs=n_jobs)
+
+    def decide_rows(self, X: Array, first_row: int, name: str, *, n_jobs: int | None = None) -> Array:
+        """The decision function of rows of a data set, whose name and number of the first row are for messages."""
+        return self._flat(self._scores(X, first_row, name, n_jobs))
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
@@ -183,7 +188,7 @@ class Model:
             rows = X[start : start + height]
             block = np.zeros((height, self.n_features_in))
             block[: len(rows)] = rows
-            _require_finite(block, first_row + start, name)
+            require_finite(block, first_row + start, name, "predict")
             F[start : start + len(rows)] = self._decide(block)[: len(rows)]
 
         with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(X) // height) or 1)) as team:
@@ -255,14 +260,3 @@ def _as_matrix(X: ArrayLike) -> Array:
     if values.dtype.kind not in "fiub":
         raise DataError(f"X has type {values.dtype}: features must be real numbers; encode text as numbers")
     return values
-
-
-def _require_finite(block: Array, first_row: int, name: str) -> None:
-    finite = np.isfinite(block)
-    if finite.all():
-        return
-    row, column = np.argwhere(~finite)[0]
-    what = "NaN" if np.isnan(block[row, column]) else "infinity"
-    raise DataError(
-        f"{name} has {what} at row {first_row + row}, column {column} (0-based): remove or replace it, then predict"
-    )

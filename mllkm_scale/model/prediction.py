@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -15,9 +16,13 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.model.decision_pass import decision_pass
 from mllkm_scale.model.evaluation import Evaluation, evaluate
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
 
 __all__ = ["Evaluation", "PredictSummary", "evaluate", "predict_file"]
 
@@ -46,6 +51,7 @@ def predict_file(
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
     n_jobs: int | None = None,
+    client: Client | None = None,
 ) -> PredictSummary:
     """Predict the rows of an HDF5 file or a zarr group into an HDF5 file.
 
@@ -67,9 +73,13 @@ def predict_file(
         Called as ``progress(done, total)`` after each chunk, in rows.
     n_jobs : int, optional
         Threads; -1 for one a core.
+    client : distributed.Client, optional
+        Its workers predict, on the source by its path; they and this process must see the folder of the target.
 
     Raises
     ------
+    ClusterError
+        If the workers or their scheduler are lost.
     DataError
         If the source cannot be read or does not fit the model.
     ParameterError
@@ -99,11 +109,11 @@ def predict_file(
         raise ParameterError(f"{goal} is the file to be predicted: choose another name for the target")
     counts = np.zeros(len(model.classes), dtype=np.int64)
     checksum = model_checksum(model)
-    with Dataset.open(origin, x, None) as dataset:
+    with ExitStack() as stack, Dataset.open(origin, x, None) as dataset:
         model.require_features(dataset.n_features, dataset.name)
         with _PredictionWriter(goal, overwrite=overwrite) as writer:
             writer.describe(model.classes, checksum)
-            for start, values in model.decision_chunks(dataset, n_jobs=n_jobs):
+            for start, values in stack.enter_context(_decisions(model, dataset, goal.parent, n_jobs, client)):
                 codes = model.codes(values)
                 counts += np.bincount(codes, minlength=len(counts))
                 writer.append_predictions(model.classes[codes])
@@ -121,6 +131,23 @@ def predict_file(
             model_checksum=checksum,
             size_bytes=goal.stat().st_size,
         )
+
+
+@contextmanager
+def _decisions(
+    model: Model, dataset: Dataset, folder: Path, n_jobs: int | None, client: Client | None
+) -> Iterator[Iterator[tuple[int, NDArray[Any]]]]:
+    """First rows and decision functions, by threads here or by the workers of a client."""
+    if client is None:
+        yield model.decision_chunks(dataset, n_jobs=n_jobs)
+        return
+    from mllkm_scale.cluster.crew import DaskCrew
+    from mllkm_scale.cluster.exchange import exchange_folder
+
+    with exchange_folder(None, folder) as shared:
+        crew = DaskCrew(client, shared)
+        crew.wait_for_workers()
+        yield decision_pass(model, dataset, crew)
 
 
 class _PredictionWriter(HDF5Writer):

@@ -71,7 +71,7 @@ def plain_params(params: Params) -> dict[str, Any]:
     plain = asdict(params)
     if not isinstance(plain["anchors"], str | int):
         plain["anchors"] = f"array {np.shape(params.anchors)}"
-    for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "verbose", "memory_budget"):
+    for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "worker_timeout", "verbose", "memory_budget"):
         del plain[name]  # they shape the run, not the model
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain.items()} | {
         "gammas": params.gammas if isinstance(params.gammas, str) else np.ravel(params.gammas).tolist()

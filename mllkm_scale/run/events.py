@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Event", "Finished", "Listener", "Phase", "Round"]
+__all__ = ["Event", "Finished", "Listener", "Notice", "Phase", "Round"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,18 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """Something worth telling that is not a stage, such as "waiting for workers" or that one was lost."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Round:
-    """A round of the outer loop has ended with a certificate."""
+    """A round of the outer loop has ended with a certificate.
+
+    Fields from `lagged` on have defaults: rounds of versions that did not know them are read, too.
+    """
 
     number: int
     primal: float
@@ -40,6 +50,11 @@ class Round:
     budget_bytes: int
     elapsed_s: float
     left_s: float | None  # estimate of the time to the tolerance
+    lagged: bool = False  # the dual bound is that of the round before: its scan ran beside this round's solving
+    waited_s: float = 0.0  # in which the master waited for scans and passes
+    n_workers: int = 0  # dask workers that took part; 0: all was done in this process
+    workers_idle: float | None = None  # share of the workers' time without work, 0 to 1; None without workers
+    lost_workers: int = 0  # whose tasks were done again by others
 
 
 @dataclass(frozen=True)
@@ -56,5 +71,7 @@ class Finished:
     elapsed_s: float
 
 
-Event = Phase | Round | Finished
+Event = Phase | Notice | Round | Finished
+
 Listener = Callable[[Event], None]
+"""Is told one event at a time, from the thread that trains."""

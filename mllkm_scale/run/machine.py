@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.errors import BudgetError, CheckpointError
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import GridFamily, PaperMKL, PaperState
@@ -17,7 +18,7 @@ from mllkm_scale.mkl.sequential import SequentialMKL, Settings, State
 from mllkm_scale.params import Params
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem
-from mllkm_scale.scan.local import LocalScanner
+from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.team import Team
 from mllkm_scale.units import format_bytes
 
@@ -42,7 +43,7 @@ class MachineState(Protocol):
 
 
 def make_machine(
-    problem: Problem, signs: Array, params: Params, plan: Plan, team: Team, poll: Callable[[], None]
+    problem: Problem, signs: Array, params: Params, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
 ) -> SequentialMKL | PaperMKL:
     """The strategy that the parameters ask for, on these columns of signs."""
     if params.strategy == "paper":
@@ -68,9 +69,9 @@ def make_machine(
         team,
         poll,
     )
-    scanner = LocalScanner(problem.grid, team, dtype, poll)
-    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed)
-    return SequentialMKL(problem.data, signs, problem.grid, scanner, inner, settings, poll)
+    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap)
+    scanner = Scanner(problem.grid, crew, dtype)
+    return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
 
 
 def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:

@@ -21,14 +21,23 @@ from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.mkl.sequential import Settings
 from mllkm_scale.params import Params
-from mllkm_scale.scan.local import block_bytes
+from mllkm_scale.scan.work import block_bytes
 from mllkm_scale.team import n_threads
 from mllkm_scale.units import format_bytes
 
 __all__ = ["BASE_BYTES", "Plan", "Sizes", "make_plan", "plan_for"]
 
-BASE_BYTES = 340_000_000
-"""Interpreter, libraries and compiled functions, as measured; the allocator's slack included."""
+BASE_BYTES = 360_000_000
+"""Interpreter, libraries, compiled functions and dask's client, as measured; the allocator's slack included.
+
+The client is counted in any case: were it not, the room for the inner problem, its form and the bits would depend on
+whether there is one.
+"""
+
+WORKER_BASE_BYTES = 200_000_000
+"""Interpreter and libraries of a dask worker, as measured."""
+
+_PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
 
 _LEAST_STORE_BYTES = 24_000_000
 _EXPECTED_KERNELS = 500
@@ -48,6 +57,7 @@ class Sizes:
     componentwise: bool
     threads: int
     read_bytes: int = 0  # that reading a chunk takes beside the chunk
+    projected: bool = False  # whether principal components are taken
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,14 @@ class Plan:
     disk_bytes: int
     budget_bytes: int
     expected: Choice
+
+    def worker_rows(self, threads: int = 1) -> tuple[tuple[str, int, str], ...]:
+        """What a dask worker with so many threads holds, should there be one."""
+        return _worker_rows(self.sizes, threads)
+
+    def worker_bytes(self, threads: int = 1) -> int:
+        """What a dask worker with so many threads needs."""
+        return sum(size for _, size, _ in self.worker_rows(threads))
 
     @property
     def inner(self) -> str:
@@ -87,6 +105,8 @@ class Plan:
             "prepared_data": "memory" if self.in_memory else "disk",
             "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
             "sizes": asdict(self.sizes),
+            "worker_bytes": self.worker_bytes(),
+            "worker_rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.worker_rows()],
         }
 
     def as_text(self) -> str:
@@ -95,6 +115,7 @@ class Plan:
         lines = [f"{what:<{width}}  {format_bytes(size):>9}  {note}" for what, size, note in self.rows]
         lines.append(f"{'total':<{width}}  {format_bytes(self.total_bytes):>9}  of {format_bytes(self.budget_bytes)}")
         lines.append(f"inner form: {self.inner} ({self.reason})")
+        lines.append(f"dask workers, if any: {format_bytes(self.worker_bytes())} each, with one thread")
         return "\n".join(lines)
 
 
@@ -125,7 +146,8 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
         componentwise=params.componentwise,
         threads=n_threads(params.n_jobs),
-        read_bytes=dataset.buffer_bytes + (4 * 8 * d * d if components is not None else 0),
+        read_bytes=dataset.buffer_bytes,
+        projected=components is not None,
     )
 
 
@@ -145,13 +167,16 @@ def _n_anchors(anchors: Any, n_rows: int) -> int:
 
 
 def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, scratch_dir: str | None = None) -> Plan:
-    """The plan for these sizes, or a BudgetError that names the least budget that works."""
+    """The plan for these sizes, or a BudgetError that names the least budget that works.
+
+    What is left for the inner problem decides its form, and so the bits: it depends on sizes and budget, and not on
+    the threads or workers that there are.
+    """
     n, d, K = sizes.n_rows, sizes.n_features, sizes.n_outputs
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
-    chunk = 3 * chunk_rows * sizes.n_features_in * 8 + sizes.read_bytes
     fixed = [
         ("interpreter and libraries", base_bytes, "measured"),
-        ("reading and preprocessing", chunk, f"chunks of {chunk_rows} rows, covariance if projected"),
+        ("reading", _chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
         ("duals, signs and margins", n * K * 41, f"{n} samples x {K} outputs"),
         (
             "kernel scales",
@@ -161,26 +186,42 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     ]
     data_bytes = n * d * sizes.itemsize
     used = sum(size for _, size, _ in fixed)
-    scan_bytes = _scan_bytes(sizes)
-    least = used + int(1.1 * max(scan_bytes, _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))))
+    store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
+
+    def least_for(threads: int) -> int:
+        passes = max(_scan_bytes(sizes, threads), _preparing_bytes(sizes, threads))
+        return used + int(1.1 * max(passes, store_bytes))
+
+    least = least_for(sizes.threads)
     if budget_bytes < least:
         raise BudgetError(
             f"memory_budget={format_bytes(budget_bytes)} is too small for {n} x {sizes.n_features_in} samples:"
             f" at least {format_bytes(-(-least // 10**7) * 10**7)} is needed (or fewer threads, components or anchors)"
         )
-    in_memory = data_bytes <= 0.5 * (budget_bytes - least)
-    if in_memory:
-        fixed.append(("prepared data", data_bytes, "in memory"))
-        used += data_bytes
-    else:
-        fixed.append(("prepared data", 0, f"{format_bytes(data_bytes)} on disk"))
+    room = data_bytes <= 0.5 * (budget_bytes - least_for(_PLANNED_THREADS))
+    in_memory = room and data_bytes <= budget_bytes - least
+    where = "in memory" if in_memory else f"{format_bytes(data_bytes)} on disk"
+    fixed.append(("prepared data", data_bytes if room else 0, where))
+    used += data_bytes if room else 0
     inner_bytes = int((budget_bytes - used) / 1.1)
     disk_bytes = _disk_quota(scratch_dir, budget_bytes)
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
-    expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {format_bytes(scan_bytes)}"
+    scan = format_bytes(_scan_bytes(sizes, sizes.threads))
+    expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
+
+
+def _chunk_bytes(sizes: Sizes) -> int:
+    """A chunk as read, scaled and centred."""
+    return 3 * min(default_chunk_rows(sizes.n_features_in), sizes.n_rows) * sizes.n_features_in * 8
+
+
+def _preparing_bytes(sizes: Sizes, threads: int) -> int:
+    """Chunks in each thread, and the covariances of groups of chunks if the data are projected."""
+    covariances = (2 * threads + 4) * 8 * sizes.n_features_in**2 if sizes.projected else 0
+    return threads * _chunk_bytes(sizes) + covariances
 
 
 def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
@@ -190,17 +231,45 @@ def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
     return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise)
 
 
-def _scan_bytes(sizes: Sizes) -> int:
+def _n_support(sizes: Sizes) -> int:
+    return min(sizes.n_rows, 400 + sizes.n_rows // 2)
+
+
+def _scan_bytes(sizes: Sizes, threads: int) -> int:
     """Support rows; then blocks of distances in each thread, or the candidates evaluated again and compared."""
-    n_support = min(sizes.n_rows, 400 + sizes.n_rows // 2)
+    n_support = _n_support(sizes)
     support = n_support * sizes.n_features * (8 + 4 + 8) + n_support * sizes.n_outputs * 16
-    blocks = sizes.threads * block_bytes(n_support, sizes.n_features)
+    blocks = threads * block_bytes(n_support, sizes.n_features)
     candidates = min(Settings.candidates, sizes.n_anchors)
     witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
     moments = sizes.n_outputs * sizes.n_features
     pricing = 8 * candidates * (3 * ROW_BLOCK + 3 * moments + 3 * witnesses)
-    reference = sizes.threads * min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
+    reference = threads * min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
     return support + max(blocks, pricing, reference)
+
+
+def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
+    """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
+    n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
+    kernels = min(_EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
+    reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
+    features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
+    tasks = threads * max(
+        block_bytes(n_support, d) + 2 * n_support * d * 4,
+        min(features, 64 << 20) + 3 * _chunk_bytes(sizes),
+        _preparing_bytes(sizes, 1),
+        (64 << 20) if sizes.componentwise else (16 << 20),
+    )
+    rows = [
+        ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
+        ("reading", sizes.read_bytes, ""),
+        ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
+        ("support", n_support * (d + K) * 8, f"at most {n_support} support vectors"),
+        ("reference rows and local predictors", reference + kernels * d * (K + 1) * 8, f"{kernels} kernels"),
+        ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
+    ]
+    rows.append(("reserve", sum(size for _, size, _ in rows[1:]) // 10, "for the allocator"))
+    return tuple(rows)
 
 
 def _disk_quota(scratch_dir: str | None, budget_bytes: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import Crew
 from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels, prepare
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import kmeans_centres, random_rows
@@ -21,7 +22,6 @@ from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.params import Params
 from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
-from mllkm_scale.team import Team
 
 __all__ = ["FEATURES_PER_C", "LEAST_C", "LOCAL_BIAS_SHARE", "Problem", "build_problem"]
 
@@ -46,6 +46,7 @@ _RESULT_FREE = (
     "memory_budget",
     "scratch_dir",
     "n_jobs",
+    "worker_timeout",
     "verbose",
 )  # parameters that a resumed training may change
 
@@ -72,30 +73,32 @@ def build_problem(
     params: Params,
     plan: Plan,
     listener: Listener,
-    team: Team,
+    crew: Crew,
     poll: Callable[[], None] = lambda: None,
 ) -> Problem:
-    """Check, scale, project, and lay out the open set; streamed, within the plan."""
+    """Check, scale, project, and lay out the open set; streamed, within the plan, the passes by the crew."""
     listener(Phase("check", dataset.name))
     check(dataset)
     classes, codes = encode_labels(dataset.labels())
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
-    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten)
+    dataset = crew.place(dataset.unlabelled())
+    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, crew)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
-    data = prepare(dataset, preprocessor, in_memory=plan.in_memory, scratch_dir=scratch)
+    in_memory = plan.in_memory and not crew.remote
+    data = prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=crew.folder or scratch)
     poll()
     seed = int(params.random_state or 0)
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
     sample = sample[_rng(seed, 2).permutation(len(sample))]
     family = Family(check_map(params.map), params.componentwise, _local_bias(params.local_bias, sample))
     gammas = resolve_gammas(params.gammas, family, sample)
-    anchors = _anchors(params.anchors, data, preprocessor, seed)
+    anchors = _anchors(params.anchors, data, preprocessor, seed, crew)
     listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
     scales = np.ones((anchors.n_rows, len(gammas)))
     if params.normalize == "trace":
         reference = data.rows(random_rows(data.n_rows, REFERENCE_ROWS, _rng(seed, 3)))
-        scales = trace_scales(family, anchors, gammas, reference, team, poll)
+        scales = trace_scales(family, anchors, gammas, reference, crew)
         if not scales.any():
             raise ParameterError(
                 f"no kernel with gammas={params.gammas!r} tells more than a few samples from its anchor:"
@@ -123,16 +126,16 @@ def _local_bias(local_bias: float | str, sample: Array) -> float:
     return float(local_bias)
 
 
-def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int) -> RowSource:
-    """The candidates' anchors as rows in the prepared space."""
+def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int, crew: Crew) -> RowSource:
+    """The candidates' anchors as rows in the prepared space, where the crew can read them."""
     if isinstance(anchors, str):
         if anchors == "all":
             return data
         count = int(anchors.partition(":")[2])
-        return Dataset.from_arrays(kmeans_centres(data, count, _rng(seed, 4)), name="k-means anchors")
+        return crew.place(Dataset.from_arrays(kmeans_centres(data, count, _rng(seed, 4)), name="k-means anchors"))
     if isinstance(anchors, int | np.integer):
         rows = random_rows(data.n_rows, int(anchors), _rng(seed, 4))
-        return Dataset.from_arrays(data.rows(rows), name="random anchors")
+        return crew.place(Dataset.from_arrays(data.rows(rows), name="random anchors"))
     given = np.atleast_2d(np.asarray(anchors))
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
         raise DataError("anchors: give a matrix of finite numbers, one anchor a row, in the space of X")
@@ -140,7 +143,7 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int)
         raise DataError(
             f"anchors have {given.shape[1]} features, but X has {preprocessor.n_features_in}: give one column a feature"
         )
-    return Dataset.from_arrays(preprocessor.transform(given), name="anchors")
+    return crew.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
 def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int) -> str:

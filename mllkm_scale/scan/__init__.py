@@ -1,6 +1,6 @@
 """Which kernels of the open set violate: the products of a block, and the scanner over all blocks."""
 
-from mllkm_scale.scan.local import LocalScanner, ScanResult
 from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.scanner import Scan, Scanner, ScanResult
 
-__all__ = ["LocalScanner", "ScanResult", "Support", "scan_block"]
+__all__ = ["Scan", "ScanResult", "Scanner", "Support", "scan_block"]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.crew import PlainArrays
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import squared_distances
 from mllkm_scale.kernels.maps import bumps
@@ -23,7 +24,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Support:
+class Support(PlainArrays):
     """The samples with a nonzero dual in some class: rows (n_sv, d) less `origin`, and a = alpha y (n_sv, K).
 
     The forms depend on differences of rows alone. Measured from the mean of the support, the rows are as short as

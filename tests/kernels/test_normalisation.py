@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels import normalisation
 from mllkm_scale.kernels.gammas import auto_gammas
@@ -69,4 +70,4 @@ def test_scales_have_the_same_bits_in_any_number_of_threads(monkeypatch, small_p
     family, data = Family("gaussian", local_bias=1.0), Dataset.from_arrays(X)
     alone = trace_scales(family, data, np.array([0.01, 0.1]), X)
     with Team(3) as team:
-        np.testing.assert_array_equal(trace_scales(family, data, np.array([0.01, 0.1]), X, team), alone)
+        np.testing.assert_array_equal(trace_scales(family, data, np.array([0.01, 0.1]), X, ThreadCrew(team)), alone)

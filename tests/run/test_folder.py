@@ -1,53 +1,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import math
 import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
-from mllkm_scale.run.events import Finished, Phase, Round
+from mllkm_scale.run.events import Finished, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 
 MakeRound = Callable[..., Round]
-HOLDER = """
-import sys
-from mllkm_scale.run.folder import RunFolder
-folder = RunFolder.create(sys.argv[1])
-print(1, flush=True)
-input()
-"""
-
-
-def dead_pid() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
-
-
-def write_lock(folder: Path, **changes: Any) -> None:
-    folder.mkdir(exist_ok=True)
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()} | changes
-    (folder / ".lock").write_text(json.dumps(owner))
-
-
-@pytest.fixture
-def no_system_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(lock: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
 
 
 def test_the_files_have_the_names_that_are_documented(tmp_path: Path) -> None:
@@ -130,64 +97,6 @@ def test_a_second_training_in_the_same_folder_is_refused_until_the_first_ends(tm
     RunFolder.create(tmp_path).close()
 
 
-def test_a_process_holds_its_folder_until_it_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "1\n"
-        with pytest.raises(ScratchError, match=f"process {holder.pid}"):
-            RunFolder.create(tmp_path)
-        holder.kill()
-        holder.wait()
-    assert (tmp_path / ".lock").exists()
-    RunFolder.create(tmp_path).close()
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"pid": "x", "host": 3}'])
-def test_a_lock_file_that_says_nothing_is_taken_over(tmp_path: Path, text: str) -> None:
-    (tmp_path / ".lock").write_text(text)
-    RunFolder.create(tmp_path).close()
-
-
-@pytest.mark.usefixtures("no_system_locks")
-def test_without_system_locks_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
-    write_lock(tmp_path, pid=dead_pid())
-    RunFolder.create(tmp_path).close()
-
-
-@pytest.mark.usefixtures("no_system_locks")
-def test_without_system_locks_a_younger_process_of_the_same_number_is_not_the_holder(tmp_path: Path) -> None:
-    write_lock(tmp_path, since=1.0)
-    RunFolder.create(tmp_path).close()
-
-
-@pytest.mark.usefixtures("no_system_locks")
-@pytest.mark.parametrize("changes", [{}, {"host": "elsewhere"}])
-def test_without_system_locks_a_live_process_or_another_host_keeps_the_folder(
-    tmp_path: Path, changes: dict[str, str]
-) -> None:
-    write_lock(tmp_path, **changes)
-    with pytest.raises(ScratchError, match=r"in use.*remove .*\.lock"):
-        RunFolder.create(tmp_path)
-
-
-def test_history_comes_back_as_it_was_appended(tmp_path: Path, round_event: MakeRound) -> None:
-    rounds = (round_event(number=1, left_s=None), round_event(number=2))
-    with RunFolder.create(tmp_path) as folder:
-        assert folder.read_history() == ()
-        for event in rounds:
-            folder.append_history(event)
-            assert folder.read_history()[-1] == event  # before the file is closed
-    assert RunFolder(tmp_path).read_history() == rounds
-
-
-def test_a_gap_that_is_not_finite_is_null_in_the_file_and_nan_when_read(tmp_path: Path, round_event: MakeRound) -> None:
-    with RunFolder.create(tmp_path) as folder:
-        folder.append_history(round_event(gap=math.inf))
-        assert json.loads(folder.history.read_text(), parse_constant=pytest.fail)["gap"] is None
-        assert math.isnan(folder.read_history()[0].gap)
-
-
 def test_resume_cuts_the_history_after_the_round_of_the_checkpoint(tmp_path: Path, round_event: MakeRound) -> None:
     with RunFolder.create(tmp_path) as folder:
         for number in (1, 2, 3):
@@ -202,16 +111,6 @@ def test_resume_cuts_the_history_after_the_round_of_the_checkpoint(tmp_path: Pat
         ("round", 2, 0.0119),
         ("round", 3, 0.001),
     ]
-
-
-def test_a_history_line_that_a_crash_cut_short_is_dropped(tmp_path: Path, round_event: MakeRound) -> None:
-    with RunFolder.create(tmp_path) as folder:
-        folder.append_history(round_event(number=1))
-        with folder.history.open("a") as file:
-            file.write('{"event": "round", "numb')
-        assert len(folder.cut_history(10)) == 1
-        folder.append_history(round_event(number=2))
-        assert [event.number for event in folder.read_history()] == [1, 2]
 
 
 def test_json_files_are_replaced_whole(tmp_path: Path) -> None:
@@ -257,13 +156,14 @@ def test_events_and_log_records_reach_the_log_while_the_folder_is_open(
 ) -> None:
     logger = logging.getLogger("mllkm_scale.some.part")
     with RunFolder.create(tmp_path) as folder:
-        for event in (Phase("check", "X"), round_event(), finished):
+        for event in (Phase("check", "X"), Notice("a worker was lost"), round_event(), finished):
             folder.record(event)
         logger.info("tile %d was made again", 7)
     logger.warning("too late")
     lines = folder.log.read_text().splitlines()
     assert [line.split(" ", 3)[3].split(":")[0] for line in lines] == [
         "check",
+        "a worker was lost",
         "round 3",
         "converged",
         "tile 7 was made again",

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import KernelGrid
-from mllkm_scale.scan import local
-from mllkm_scale.scan.local import LocalScanner, block_height
+from mllkm_scale.scan import scanner, work
+from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.scanner import Scanner
+from mllkm_scale.scan.work import block_height
 from mllkm_scale.team import Team, one_blas_thread
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
-SINGLE_ERROR = 0.2 * local._SINGLE_PRECISION_MARGIN
+SINGLE_ERROR = 0.2 * scanner._SINGLE_PRECISION_MARGIN
 
 
 def rounding(problem, dtype=DOUBLE):
@@ -32,7 +37,7 @@ def test_products_agree_with_brute_force(problem, dtype):
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_the_scan_finds_the_kernel_that_brute_force_finds(problem, dtype):
-    result = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
+    result = Scanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
     assert result.ids[0] == problem.forms.argmax()
     np.testing.assert_allclose(result.values, problem.forms[result.ids], rtol=rounding(problem))
 
@@ -40,7 +45,7 @@ def test_the_scan_finds_the_kernel_that_brute_force_finds(problem, dtype):
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("count", [1, 10, 1000])
 def test_the_maximum_is_a_tight_bound_over_the_whole_grid(problem, dtype, count):
-    result = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=count)
+    result = Scanner(problem.grid, dtype=dtype).scan(*problem.support, count=count)
     largest = problem.forms.max()
     exact = rounding(problem)
     assert result.maximum >= largest * (1 - exact)
@@ -51,14 +56,14 @@ def test_a_kernel_that_single_precision_cannot_tell_from_the_best_raises_the_bou
     """Every gamma twice: only one of the two is evaluated again in double precision."""
     grid = problem.grid
     twins = KernelGrid(grid.family, grid.anchors, np.repeat(grid.gammas, 2), np.repeat(grid.scales, 2, axis=1))
-    single = LocalScanner(twins, dtype=SINGLE).scan(*problem.support, count=90)
+    single = Scanner(twins, dtype=SINGLE).scan(*problem.support, count=90)
     assert single.values[0] * (1 + 1e-5) < single.maximum < single.values[0] * (1 + 1e-3)
-    double = LocalScanner(twins, dtype=DOUBLE).scan(*problem.support, count=90)
+    double = Scanner(twins, dtype=DOUBLE).scan(*problem.support, count=90)
     assert double.maximum == double.values[0]
 
 
 def test_candidates_are_the_best_kernel_of_each_of_the_best_anchors(problem):
-    result = LocalScanner(problem.grid, dtype=DOUBLE).scan(*problem.support, count=12)
+    result = Scanner(problem.grid, dtype=DOUBLE).scan(*problem.support, count=12)
     per_anchor = problem.forms.reshape(90, 3)
     anchors = np.argsort(-per_anchor.max(axis=1), kind="stable")[:12]
     np.testing.assert_array_equal(result.ids, anchors * 3 + per_anchor[anchors].argmax(axis=1))
@@ -70,19 +75,19 @@ def test_an_excluded_kernel_is_neither_found_nor_counted(problem):
     scales = problem.grid.scales.copy()
     scales.flat[best] = 0.0
     grid = KernelGrid(problem.grid.family, problem.grid.anchors, problem.grid.gammas, scales)
-    result = LocalScanner(grid, dtype=DOUBLE).scan(*problem.support, count=90)
+    result = Scanner(grid, dtype=DOUBLE).scan(*problem.support, count=90)
     assert best not in result.ids
     assert result.maximum == pytest.approx(np.delete(problem.forms, best).max(), rel=rounding(problem))
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_the_result_has_the_same_bits_with_any_number_of_threads(monkeypatch, problem, dtype):
-    monkeypatch.setattr(local, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(local, "_LEAST_HEIGHT", 8)  # a dozen blocks
+    monkeypatch.setattr(work, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(work, "_LEAST_HEIGHT", 8)  # a dozen blocks
     results = []
     for size in (1, 2, 3):
         with one_blas_thread(), Team(size) as team:
-            results.append(LocalScanner(problem.grid, team, dtype).scan(*problem.support, count=20))
+            results.append(Scanner(problem.grid, ThreadCrew(team), dtype).scan(*problem.support, count=20))
     for other in results[1:]:
         np.testing.assert_array_equal(other.ids, results[0].ids)
         np.testing.assert_array_equal(other.values, results[0].values)
@@ -91,9 +96,9 @@ def test_the_result_has_the_same_bits_with_any_number_of_threads(monkeypatch, pr
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_other_chunks_of_the_anchors_give_the_same_kernels(problem, dtype):
-    whole = LocalScanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
+    whole = Scanner(problem.grid, dtype=dtype).scan(*problem.support, count=10)
     for rows in (1, 17, 64):
-        chunked = LocalScanner(problem.with_chunks(rows), dtype=dtype).scan(*problem.support, count=10)
+        chunked = Scanner(problem.with_chunks(rows), dtype=dtype).scan(*problem.support, count=10)
         np.testing.assert_array_equal(chunked.ids, whole.ids)
         np.testing.assert_allclose(chunked.values, whole.values, rtol=1e-7)
 
@@ -110,7 +115,7 @@ def test_single_precision_errs_less_than_the_margin_also_far_from_the_origin(pro
 
 
 def test_without_support_every_form_is_zero(problem):
-    result = LocalScanner(problem.grid).scan(problem.X[:0], problem.signed_duals[:0], count=5)
+    result = Scanner(problem.grid).scan(problem.X[:0], problem.signed_duals[:0], count=5)
     assert result.maximum == 0.0
     assert not result.values.any()
 
@@ -123,10 +128,35 @@ def test_the_scan_asks_whether_to_go_on_after_every_block(problem):
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        LocalScanner(problem.grid, poll=poll).scan(*problem.support, count=5)
+        Scanner(problem.grid, ThreadCrew(poll=poll)).scan(*problem.support, count=5)
 
 
 def test_the_height_of_a_block_bounds_its_bytes_and_has_a_least():
-    assert block_height(1000, 4) * 1000 * 4 <= local.BLOCK_BYTES
+    assert block_height(1000, 4) * 1000 * 4 <= work.BLOCK_BYTES
     assert block_height(10**9, 4) == 64
-    assert block_height(0, 4) == local.BLOCK_BYTES // 4
+    assert block_height(0, 4) == work.BLOCK_BYTES // 4
+
+
+def test_ranges_of_anchors_put_together_give_the_best_of_all_whatever_the_ranges(problem):
+    q = problem.forms.reshape(-1, len(problem.grid.gammas)).round(1)  # with many ties
+    whole = Best.none().joined(Best.of(q.copy(), 0), 12)
+    for edges in ([0, 1, 2, 90], [0, 30, 60, 90], list(range(91))):
+        best = Best.none()
+        for first, last in pairwise(edges):
+            best = best.joined(Best.none().joined(Best.of(q[first:last].copy(), first), 12), 12)
+        np.testing.assert_array_equal(best.ids, whole.ids)
+        np.testing.assert_array_equal(best.values, whole.values)
+        assert best.rest == whole.rest
+
+
+def test_a_scan_asked_twice_scans_once(problem):
+    asked = []
+
+    def gather():
+        asked.append(1)
+        return problem.support
+
+    scan = Scanner(problem.grid, dtype=DOUBLE).start(gather, 5)
+    assert not asked  # threads begin when the result is asked for
+    assert scan.result() is scan.result()
+    assert len(asked) == 1

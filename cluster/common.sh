@@ -1,0 +1,103 @@
+# What the scripts of this folder share: how a scheduler and workers are started, and that all of them end.
+# shellcheck shell=bash
+
+PYTHON=${PYTHON:-python}
+
+# As mllkm_scale/cluster/start.py starts its own workers: one thread a task, and memory that is the training's business.
+WORKER_ENVIRONMENT=(
+    OMP_NUM_THREADS=1
+    OPENBLAS_NUM_THREADS=1
+    MKL_NUM_THREADS=1
+    VECLIB_MAXIMUM_THREADS=1
+    NUMBA_NUM_THREADS=1
+    DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False
+    DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
+    DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
+    DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95
+)
+
+# Runs a command until its standard input ends. Its reader is told the end by the system, not by the script, so that
+# nothing outlives a script that was killed, nor an ssh connection that was cut. One line: it travels through ssh.
+KEEPER='exec 3<&0; "$@" 3<&- </dev/null & pid=$!; { read -r <&3; kill -TERM $pid; } >/dev/null 2>&1 & reader=$!; wait $pid; code=$?; kill $reader 2>/dev/null; exit $code'
+
+fail() {
+    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    exit "${2:-2}"
+}
+
+whole_number() { # NAME VALUE
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 $2: give a whole number from 1"
+}
+
+# Call it first, in the script itself. From here on, what `keep` starts ends with the script.
+open_lifeline() { # SCHEDULER_FILE
+    if [ -e "$1" ]; then
+        fail "$1 is there already: another cluster uses it, or one was killed; then remove it, or name another with -f"
+    fi
+    mkdir -p -- "$1.logs" || fail "the folder of $1 cannot be written: name another file with -f"
+    LOGS=$1.logs
+    PLACE=$(mktemp -d) || fail "no temporary folder: set TMPDIR"
+    mkfifo "$PLACE/lifeline"
+    exec 9<>"$PLACE/lifeline" # open for writing until the script ends
+    trap end EXIT
+    # A process group for each background command: Ctrl-C reaches the script alone, which passes it on to the training
+    # and lets the workers live until that has written its checkpoint.
+    set -m
+}
+
+keep() { # NAME COMMAND...: in the background, its output in LOGS/NAME.log
+    local name=$1
+    shift
+    "$@" <"$PLACE/lifeline" >"$LOGS/$name.log" 2>&1 9>&- &
+    KEPT+=($!)
+}
+
+start_scheduler() { # SCHEDULER_FILE HOST_OPTIONS...
+    local file=$1
+    shift
+    keep scheduler bash -c "$KEEPER" keeper "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$file" \
+        --port 0 "$@"
+    for _ in {1..300}; do
+        [ -s "$file" ] && return
+        kill -0 "${KEPT[0]}" 2>/dev/null || break
+        sleep 0.2
+    done
+    tail -n 3 "$LOGS/scheduler.log" >&2
+    fail "the scheduler did not come up: $LOGS/scheduler.log says why" 1
+}
+
+# Runs the training and passes signals on to it; its exit code is left in CODE. Without a command, waits for a signal.
+run_command() {
+    if [ $# -eq 0 ]; then
+        sleep infinity 9>&- &
+    else
+        "$@" 9>&- &
+    fi
+    local command=$!
+    trap 'kill -INT "$command" 2>/dev/null' INT
+    trap 'kill -TERM "$command" 2>/dev/null' TERM HUP
+    CODE=0
+    while true; do # a signal ends `wait`, not the command
+        wait "$command"
+        CODE=$?
+        kill -0 "$command" 2>/dev/null || break
+    done
+    trap '' INT TERM HUP
+}
+
+end() {
+    trap '' INT TERM HUP
+    exec 9>&-
+    for _ in {1..50}; do # ten seconds to end by themselves
+        alive=0
+        for pid in "${KEPT[@]}"; do
+            kill -0 "$pid" 2>/dev/null && alive=1
+        done
+        [ $alive = 0 ] && break
+        sleep 0.2
+    done
+    for pid in "${KEPT[@]}"; do
+        kill -KILL -- "-$pid" 2>/dev/null
+    done
+    rm -rf -- "$PLACE"
+}

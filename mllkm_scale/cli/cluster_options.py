@@ -1,0 +1,86 @@
+"""Options that name a dask cluster: one that runs already, or worker processes of this machine.
+
+distributed is imported only when a cluster is used, so that help and usage errors come at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mllkm_scale.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster.spec import ClusterSpec
+
+__all__ = ["cluster_options", "cluster_spec", "in_words", "report_option"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FLAGS = {"scheduler": "--scheduler", "scheduler_file": "--scheduler-file", "workers": "--workers"}
+
+report_option = click.option(
+    "--performance-report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.html",
+    help="Write dask's report of what the workers did.",
+)
+
+
+def cluster_options(command: Command) -> Command:
+    """Give a command --scheduler, --scheduler-file and --workers, of which one may be given."""
+    options = (
+        click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
+        click.option(
+            "--scheduler-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Dask scheduler to use, by the file that it writes.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="Start N dask worker processes on this machine; 0 for no cluster.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def cluster_spec(context: click.Context) -> ClusterSpec | None:
+    """The cluster that the options name; None if they name none."""
+    given = [name for name in FLAGS if context.params.get(name) is not None]
+    if not given:
+        return None
+    if len(given) > 1:
+        flags = " and ".join(FLAGS[name] for name in given)
+        raise click.UsageError(f"{flags} each name a cluster: give one of them", context)
+
+    from mllkm_scale.cluster.spec import ClusterSpec
+
+    name, value = given[0], context.params[given[0]]
+    try:
+        if name == "scheduler":
+            return ClusterSpec(kind="address", address=value)
+        if name == "scheduler_file":
+            return ClusterSpec(kind="scheduler-file", scheduler_file=value)
+        return ClusterSpec(kind="local", workers=value) if value else ClusterSpec()
+    except ParameterError as error:
+        raise click.BadParameter(str(error), context, param_hint=FLAGS[name]) from None
+
+
+def in_words(spec: ClusterSpec) -> str:
+    """A cluster before it is started: its kind, and the settings that are not the usual ones."""
+    from dataclasses import fields
+
+    settings = [
+        f"{field.name} {getattr(spec, field.name)}"
+        for field in fields(spec)
+        if field.name != "kind" and getattr(spec, field.name) != field.default
+    ]
+    return ", ".join([spec.kind, *settings])

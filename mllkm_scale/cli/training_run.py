@@ -1,0 +1,209 @@
+"""A training as the command line runs it: data, cluster, progress, signals, and what is said at the end.
+
+`mllkm train` takes its settings from options and `mllkm run` from a job file; from there on they are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mllkm_scale.cli.cluster_options import in_words
+from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
+from mllkm_scale.cli.output import print_json
+from mllkm_scale.errors import ClusterError, DataError, InterruptedTraining
+from mllkm_scale.run.events import Listener, Notice
+from mllkm_scale.run.folder import MODEL, RunFolder
+from mllkm_scale.run.progress import choose_listener
+from mllkm_scale.run.signals import interruption
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from mllkm_scale.cluster.spec import ClusterSpec
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.model import Evaluation
+    from mllkm_scale.training import TrainResult
+
+__all__ = ["TrainingRun", "open_data"]
+
+STDERR = 2
+TEST_SETS = ("X_test", "y_test")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What to train on, how, where, and where it is kept; `parameters` are those of `resolve`."""
+
+    data: Path
+    x: str
+    y: str
+    run: Path
+    parameters: dict[str, Any]
+    resume: bool = False
+    overwrite: bool = False
+    progress: str = "auto"
+    cluster: ClusterSpec | None = None
+    performance_report: Path | None = None
+
+    def execute(self, context: click.Context) -> None:
+        """Train, say where the model is, and evaluate it on the rows held out, if there are any."""
+        from mllkm_scale.model import evaluate
+
+        with open_data(self.data, self.x, self.y) as (dataset, held_out):
+            result = self._train(dataset, context)
+            if self.progress != "json":
+                click.echo(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
+            if held_out is not None:
+                _tell(evaluate(result.model, held_out), held_out.name, self.progress)
+
+    def _train(self, dataset: Dataset, context: click.Context) -> TrainResult:
+        from mllkm_scale.params import resolve
+        from mllkm_scale.training import train
+
+        params = resolve(**self.settings())
+        checkpoint = _Checkpoint(RunFolder(self.run).checkpoint, self.resume)
+        with ExitStack() as stack:
+            listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
+            # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
+            client = stack.enter_context(self._client(params.budget_bytes, listener))
+            stop = stack.enter_context(interruption(_notice if self.progress in ("auto", "plain") else None))
+            try:
+                return train(
+                    dataset,
+                    client=client,
+                    run_dir=self.run,
+                    resume=self.resume,
+                    overwrite=self.overwrite,
+                    listener=listener,
+                    should_stop=lambda: stop.requested,
+                    **self.settings(),
+                )
+            except (InterruptedTraining, KeyboardInterrupt) as error:
+                listener.close()
+                ended = str(error) if isinstance(error, InterruptedTraining) else "training was interrupted at once"
+                click.echo(f"mllkm: {ended}; to go on: {_command(context, checkpoint.is_ours())}", err=True)
+                raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
+            except ClusterError as error:
+                listener.close()
+                if not checkpoint.is_ours():
+                    raise
+                raise ClusterError(f"{error}; to go on: {_command(context, True)}") from error
+
+    def settings(self) -> dict[str, Any]:
+        """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given."""
+        cluster = self.cluster
+        if cluster is None or cluster.kind != "local" or "n_jobs" in self.parameters:
+            return self.parameters
+        from mllkm_scale.team import n_threads
+
+        busy = (cluster.workers or 0) * cluster.threads_per_worker
+        return self.parameters | {"n_jobs": max(1, n_threads(-1) - busy)}
+
+    @contextmanager
+    def _client(self, budget_bytes: int, listener: Listener) -> Iterator[Client | None]:
+        if self.cluster is None or self.cluster.kind == "none":
+            yield None
+            return
+        from mllkm_scale.cluster import dashboard_link, describe, open_client, performance_report
+
+        listener(Notice(f"waiting for the cluster: {in_words(self.cluster)}"))
+        with open_client(self.cluster, memory_budget=budget_bytes) as client:
+            assert client is not None
+            if self.progress == "json":
+                facts = {
+                    "kind": self.cluster.kind,
+                    "description": describe(client),
+                    "dashboard": dashboard_link(client),
+                }
+                print_json({"event": "cluster"} | facts, indent=None)
+            else:
+                listener(Notice(f"cluster: {describe(client)}"))
+            with performance_report(client, self.performance_report):
+                yield client
+
+
+@contextmanager
+def open_data(data: Path, x: str, y: str) -> Iterator[tuple[Dataset, Dataset | None]]:
+    """The data to train on, and the rows held out of the same file, if there are any."""
+    from mllkm_scale.data import Dataset
+
+    with ExitStack() as stack:
+        dataset = stack.enter_context(Dataset.open(data, x, y))
+        held_out = _held_out(data, dataset)
+        if held_out is not None:
+            stack.enter_context(held_out)
+        yield dataset, held_out
+
+
+def _held_out(data: Path, dataset: Dataset) -> Dataset | None:
+    """The test set of the same file, if it has one; what cannot be used is refused before the training."""
+    import numpy as np
+
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.data.hdf5_source import open_hdf5
+
+    if data.is_dir():
+        there = all((data / name).is_dir() for name in TEST_SETS)
+    else:
+        with open_hdf5(data.absolute()) as file:
+            there = all(name in file for name in TEST_SETS)
+    if not there:
+        return None
+    with Dataset.open(data, *TEST_SETS) as held_out:
+        problem = None
+        if held_out.n_features != dataset.n_features:
+            problem = f"{held_out.n_features} features instead of {dataset.n_features}"
+        elif unknown := set(np.unique(held_out.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
+            problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
+        if problem is not None:
+            raise DataError(
+                f"{held_out.name} would be evaluated after the training, but has {problem}: correct it, or"
+                " give it another name"
+            )
+        return held_out  # opens again when it is read
+
+
+class _Checkpoint:
+    """Whether the checkpoint of the run folder is of this training, or still the one that it was to replace."""
+
+    def __init__(self, path: Path, resumed: bool) -> None:
+        self._path, self._resumed = path, resumed
+        self._before = self._written()
+
+    def is_ours(self) -> bool:
+        now = self._written()
+        return now is not None and (self._resumed or now != self._before)
+
+    def _written(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+def _command(context: click.Context, resume: bool) -> str:
+    """The command line that goes on with this training: from its checkpoint, or from the beginning."""
+    given = context.ensure_object(Invocation).arguments
+    words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
+    return shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
+
+
+def _tell(evaluation: Evaluation, name: str, progress: str) -> None:
+    if progress == "json":
+        print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
+    else:
+        click.echo(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+
+
+def _notice(signal_name: str) -> None:
+    text = f"\nmllkm: {signal_name}: ending at the next safe point; Ctrl-C again ends at once\n"
+    os.write(STDERR, text.encode())

@@ -1,0 +1,253 @@
+"""Dask workers as a crew: a pass is cut into tasks of a few seconds, whose results are taken in order.
+
+Workers may die, all of them, and others come: their tasks are done again, from files that survive them. Every wait is
+bounded: without any result for `timeout_s` seconds, or where a task kills one worker after the other, or the scheduler
+does not come back, a pass ends with a ClusterError that says which.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from distributed import Client, Future, KilledWorker
+
+from mllkm_scale import __version__
+from mllkm_scale.cluster.exchange import Exchange, SharedFile
+from mllkm_scale.cluster.pace import Pace
+from mllkm_scale.cluster.task import Done, do_range
+from mllkm_scale.crew import Shareable, Tally, Work
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.errors import BudgetError, ClusterError, MLLKMError
+from mllkm_scale.units import format_bytes
+
+__all__ = ["DaskCrew", "DaskPass"]
+
+Result = TypeVar("Result")
+Value = TypeVar("Value", bound=Shareable)
+
+_POLL_S = 0.2  # between two looks at whether to go on
+_LOOK_S = 2.0  # between two looks at who the workers are
+_ANSWER_S = 30.0  # for an answer of the scheduler
+
+
+class DaskCrew:
+    """The workers of a client.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    folder : path
+        Where files are put that all workers can read.
+    timeout_s : float
+        Longest time without a result.
+    worker_bytes : callable
+        What a worker with so many threads needs; one with a smaller limit is refused.
+    poll : callable
+        Called often, and may raise to end a pass.
+    notify : callable
+        Is told in words when workers are lost or missing.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        *,
+        timeout_s: float = 300.0,
+        worker_bytes: Callable[[int], int] = lambda threads: 0,
+        poll: Callable[[], None] = lambda: None,
+        notify: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.client, self.folder, self.timeout_s = client, folder, timeout_s
+        self.worker_bytes, self.poll, self.notify = worker_bytes, poll, notify
+        self.address = str(client.scheduler.address) if client.scheduler is not None else "?"
+        self.exchange, self.pace = Exchange(folder), Pace()
+        self.threads: dict[str, int] = {}  # of each worker, at last sight
+        self._looked_s = -_LOOK_S
+        self._busy_s = self._waited_s = 0.0
+        self._lost = self._passes = 0
+        self._peaks: dict[str, int] = {}
+
+    def share(self, slot: str, value: Value) -> SharedFile[Value]:
+        return self.exchange.share(slot, value)
+
+    def place(self, dataset: Dataset) -> Dataset:
+        return self.exchange.place(dataset)
+
+    def start(self, work: Work[Result], n_units: int) -> DaskPass[Result]:
+        self.look()
+        self._passes += 1
+        ranges = self.pace.cut(type(work).__name__, n_units, work.unit_work, self.n_threads)
+        return DaskPass(self, work, ranges, self._passes)
+
+    def tally(self) -> Tally:
+        tally = Tally(
+            n_workers=len(self.threads),
+            n_threads=self.n_threads,
+            busy_s=self._busy_s,
+            waited_s=self._waited_s,
+            lost_workers=self._lost,
+            peak_bytes=max(self._peaks.values(), default=0),
+        )
+        self._busy_s = self._waited_s = 0.0
+        self._lost = 0
+        return tally
+
+    @property
+    def n_threads(self) -> int:
+        return sum(self.threads.values())
+
+    def wait_for_workers(self) -> None:
+        """Until there is a worker; a ClusterError if none comes in time."""
+        started = time.monotonic()
+        while not self.threads:
+            self.look(at_once=True)
+            if self.threads:
+                return
+            if time.monotonic() - started > self.timeout_s:
+                raise ClusterError(
+                    f"no worker has come to the scheduler {self.address} within {self.timeout_s:g} s: start workers, or"
+                    " give a longer worker_timeout"
+                )
+            self.poll()
+            time.sleep(_POLL_S)
+
+    def look(self, at_once: bool = False) -> None:
+        """See who the workers are, now and then: refuse those that are too small, tell of those that were lost."""
+        if not at_once and time.monotonic() - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        before = self.threads
+        try:
+            info: Any = self.client.sync(
+                self.client.scheduler.identity,
+                n_workers=-1,
+                callback_timeout=_ANSWER_S,  # type: ignore[union-attr]
+            )
+        except Exception:  # whatever it is, whoever waits for a result will see whether the scheduler is lost
+            return
+        self.threads = {address: worker["nthreads"] for address, worker in info["workers"].items()}
+        for address in self.threads.keys() - before.keys():
+            limit, needed = info["workers"][address]["memory_limit"], self.worker_bytes(self.threads[address])
+            if limit and limit < needed:
+                raise BudgetError(
+                    f"worker {address} has a memory limit of {format_bytes(limit)}, and the plan needs"
+                    f" {format_bytes(needed)} for its {self.threads[address]} threads: start it with a larger"
+                    " --memory-limit, or with fewer threads"
+                )
+        if lost := before.keys() - self.threads.keys():
+            self._lost += len(lost)
+            left = len(self.threads)
+            self.notify(f"lost: worker {', '.join(sorted(lost))}; {left} left, what they did is done again")
+
+    def add(self, kind: str, unit_work: float, n_units: int, done: Done[Any], waited_s: float) -> None:
+        """Count a range that was done."""
+        self.pace.learn(kind, unit_work * n_units, done.seconds)
+        self._busy_s += done.seconds
+        self._waited_s += waited_s
+        self._peaks[done.worker] = done.peak_bytes
+
+
+class DaskPass(Generic[Result]):
+    """A pass whose tasks are with the scheduler."""
+
+    def __init__(self, crew: DaskCrew, work: Work[Result], ranges: list[range], number: int) -> None:
+        self.crew, self.work, self.ranges, self.number = crew, work, ranges, number
+        self.kind = type(work).__name__
+        self.busy_s, self._attempt = 0.0, 0
+        self._threads = max(1, crew.n_threads)
+        self._futures = [self._submit(i) for i in range(len(ranges))]
+        self._n_done, self._last_s = 0, time.monotonic()
+
+    @property
+    def work_s(self) -> float:
+        return self.busy_s / min(self._threads, max(1, len(self.ranges)))
+
+    def __iter__(self) -> Iterator[Result]:
+        self._last_s = time.monotonic()  # nobody watched until now
+        try:
+            for i, units in enumerate(self.ranges):
+                started = time.perf_counter()
+                done = self._wait(i)
+                self.crew.add(self.kind, self.work.unit_work, len(units), done, time.perf_counter() - started)
+                self.busy_s += done.seconds
+                yield done.result
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Take back what has not been done."""
+        futures, self._futures = self._futures, []
+        if self.crew.client.status == "running":
+            with suppress(Exception):  # a scheduler that is gone has nothing to take back
+                self.crew.client.cancel([future for future in futures if not future.done()])
+
+    def _submit(self, i: int) -> Future[Any]:
+        key = f"{self.kind}-{self.crew.exchange.token}-{self.number}-{self._attempt}-{i}"
+        client: Any = self.crew.client
+        try:
+            future: Future[Any] = client.submit(do_range, self.work, self.ranges[i], __version__, key=key, pure=False)
+        except Exception as error:
+            raise self._scheduler_lost() from error
+        return future
+
+    def _wait(self, i: int) -> Done[Result]:
+        """The result of a range, however often its worker dies."""
+        while True:
+            future = self._futures[i]
+            try:
+                done: Done[Result] = future.result(timeout=_POLL_S)
+                return done
+            except TimeoutError:
+                self._go_on_waiting()
+            except CancelledError:
+                self._submit_again()
+            except KilledWorker as error:
+                what = self.work.describe(self.ranges[i])
+                raise ClusterError(
+                    f"{what}: {error.allowed_failures + 1} workers died one after the other of this task, the last was"
+                    f" {error.last_worker.address}: look into its log; too little memory is the usual cause"
+                ) from error
+            except MLLKMError:
+                raise
+            except Exception as error:
+                what = self.work.describe(self.ranges[i])
+                raise ClusterError(
+                    f"{what} failed on a worker ({type(error).__name__}: {error}): look into the workers' logs"
+                ) from error
+
+    def _go_on_waiting(self) -> None:
+        self.crew.poll()
+        self.crew.look()
+        n_done = sum(future.done() for future in self._futures)
+        if n_done != self._n_done:
+            self._n_done, self._last_s = n_done, time.monotonic()
+        elif time.monotonic() - self._last_s > self.crew.timeout_s:
+            there = len(self.crew.threads)
+            raise ClusterError(
+                f"no result of the workers for {self.crew.timeout_s:g} s; {there} workers are at the scheduler"
+                f" {self.crew.address}: start workers, or give a longer worker_timeout, and resume"
+            )
+
+    def _submit_again(self) -> None:
+        """The client has lost the scheduler, and all tasks with it: wait until it is back."""
+        deadline = time.monotonic() + self.crew.timeout_s
+        while self.crew.client.status != "running":
+            if time.monotonic() > deadline or self.crew.client.status in ("closed", "closing"):
+                raise self._scheduler_lost()
+            self.crew.poll()
+            time.sleep(_POLL_S)
+        self.crew.notify("the scheduler was lost and is back: its tasks are submitted again")
+        self._attempt += 1
+        self._last_s = time.monotonic()
+        self._futures = [self._submit(i) if future.cancelled() else future for i, future in enumerate(self._futures)]
+
+    def _scheduler_lost(self) -> ClusterError:
+        return ClusterError(f"the scheduler {self.crew.address} is lost: start it again with workers, and resume")

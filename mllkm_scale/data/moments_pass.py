@@ -1,0 +1,69 @@
+"""The pass that gathers the moments of a data set: groups of chunks on a fixed grid, merged in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.moments import Moments
+
+__all__ = ["MomentsWork", "gather_moments"]
+
+_ROWS_A_FEATURE = 16  # rows of a group for each feature, so that the matrix M is small beside the rows it sums up
+
+
+@dataclass(frozen=True)
+class MomentsWork:
+    """Moments of groups of chunks, of which one after the other is in memory."""
+
+    dataset: Dataset
+    transform: Callable[[NDArray[Any]], NDArray[Any]] | None
+    cross: bool
+    group: int  # chunks
+
+    @property
+    def unit_work(self) -> float:
+        rows = self.group * self.dataset.chunk_rows
+        return 10.0 * rows * self.dataset.n_features * (1 + self.cross * self.dataset.n_features / 10)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return () if self.dataset.path is None else (self.dataset.path,)
+
+    def __call__(self, units: range) -> list[Moments]:
+        return [self._moments(unit) for unit in units]
+
+    def _moments(self, unit: int) -> Moments:
+        moments = Moments(self.dataset.n_features, cross=self.cross)
+        for i in range(unit * self.group, min((unit + 1) * self.group, self.dataset.n_chunks)):
+            chunk = self.dataset.chunk(i)
+            moments.update(chunk if self.transform is None else self.transform(chunk))
+        return moments
+
+    def describe(self, units: range) -> str:
+        return f"chunks {units[0] * self.group} to {units[-1] * self.group} of {self.dataset.name}"
+
+
+def gather_moments(
+    dataset: Dataset,
+    transform: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    *,
+    cross: bool = False,
+    crew: Crew | None = None,
+) -> Moments:
+    """Moments of all rows after a transform; a DataError names a column whose moments are not finite."""
+    group = max(1, _ROWS_A_FEATURE * dataset.n_features // dataset.chunk_rows)
+    moments = Moments(dataset.n_features, cross=cross)
+    for parts in (crew or ThreadCrew()).start(
+        MomentsWork(dataset, transform, cross, group), -(-dataset.n_chunks // group)
+    ):
+        for part in parts:
+            moments.merge(part)
+    moments.require_finite(dataset.name)
+    return moments

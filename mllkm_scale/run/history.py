@@ -1,0 +1,81 @@
+"""history.jsonl: the rounds of a training, one JSON object a line.
+
+Versions of the package differ in the fields of a round. One that a line does not have takes its default; one that this
+version does not know is not read, but stays in the file. The history is a record: whether a training can be resumed is
+for its checkpoint to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import IO
+
+from mllkm_scale.run.access import reading, writing
+from mllkm_scale.run.as_json import event_fields
+from mllkm_scale.run.events import Round
+from mllkm_scale.run.whole_files import write_whole
+
+__all__ = ["History"]
+
+
+class History:
+    """The rounds in a file of a run folder; it is opened by the first `append`, and closed by `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[str] | None = None
+
+    def append(self, event: Round) -> None:
+        """Add a round; it is on its way to the disk when this returns."""
+        with writing(self.path.parent):
+            if self._file is None:
+                self._file = self.path.open("a", encoding="utf-8")
+            self._file.write(json.dumps(event_fields(event), allow_nan=False) + "\n")
+            self._file.flush()
+
+    def read(self) -> tuple[Round, ...]:
+        """The rounds up to the first line that is damaged; a number that was not finite comes back as nan."""
+        return tuple(event for _, event in self._intact())
+
+    def cut(self, last_round: int) -> tuple[Round, ...]:
+        """Forget the rounds after `last_round`, and a line cut short by a crash; return the rounds kept."""
+        kept = [(line, event) for line, event in self._intact() if event.number <= last_round]
+        self.close()
+        with writing(self.path.parent):
+            write_whole(self.path, "".join(f"{line}\n" for line, _ in kept))
+        return tuple(event for _, event in kept)
+
+    def close(self) -> None:
+        """Close the file; the next `append` opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _intact(self) -> list[tuple[str, Round]]:
+        """The lines as they stand in the file, with their rounds, up to the first that is damaged."""
+        if not self.path.exists():
+            return []
+        with reading(self.path.parent):
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        intact = []
+        for line in lines:
+            event = _round_from(line)
+            if event is None:
+                break
+            intact.append((line, event))
+        return intact
+
+
+def _round_from(line: str) -> Round | None:
+    try:
+        found = json.loads(line)
+        values = {field.name: found[field.name] for field in dataclasses.fields(Round) if field.name in found}
+        for field in dataclasses.fields(Round):
+            if field.type == "float" and values.get(field.name, 0.0) is None:
+                values[field.name] = math.nan
+        return Round(**values)
+    except (ValueError, TypeError):  # no JSON; no object, or one without a field that has no default
+        return None

@@ -1,0 +1,80 @@
+"""One line an event: in words, for logs and pipes, or as JSON, for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import abstractmethod
+from typing import TextIO
+
+from mllkm_scale.run.as_json import event_fields
+from mllkm_scale.run.events import Event
+from mllkm_scale.run.listeners import Progress
+from mllkm_scale.run.wording import describe
+
+__all__ = ["JsonLines", "PlainProgress"]
+
+
+class _Lines(Progress):
+    """One line of text an event."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO | None = stream
+
+    def __call__(self, event: Event) -> None:
+        """Write the event's line."""
+        if self._stream is None:
+            return
+        text = self.line(event) + "\n"
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stream = None
+
+    @abstractmethod
+    def line(self, event: Event) -> str:
+        """The event as text."""
+
+    def close(self) -> None:
+        """Write no more; the stream itself stays open."""
+        self._stream = None
+
+
+class PlainProgress(_Lines):
+    """One line of plain text an event, without control characters, for logs and pipes (default: stderr).
+
+    Examples
+    --------
+    >>> from mllkm_scale.run.events import Phase
+    >>> show = PlainProgress(sys.stdout)
+    >>> show(Phase("prepare", "1,797 rows"))
+    prepare: 1,797 rows
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, tol: float | None = None) -> None:
+        super().__init__(stream or sys.stderr)
+        self._tol = tol
+
+    def line(self, event: Event) -> str:
+        """The event in words."""
+        return describe(event, self._tol)
+
+
+class JsonLines(_Lines):
+    """One JSON object an event (default: stdout); numbers that are not finite become null.
+
+    Examples
+    --------
+    >>> from mllkm_scale.run.events import Phase
+    >>> tell = JsonLines(sys.stdout)
+    >>> tell(Phase("check"))
+    {"event": "phase", "name": "check", "detail": ""}
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__(stream or sys.stdout)
+
+    def line(self, event: Event) -> str:
+        """The event as JSON."""
+        return json.dumps(event_fields(event), allow_nan=False)

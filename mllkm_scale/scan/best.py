@@ -1,0 +1,49 @@
+"""The best kernels of a range of anchors, and how those of neighbouring ranges are put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Best"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best kernel of each of the best anchors, best first, and the largest q of all the others.
+
+    Of equal values the smaller id comes first. So what `joined` gives depends on the anchors, and not on the ranges
+    that they were cut into.
+    """
+
+    ids: Array
+    values: Array
+    rest: float = 0.0
+
+    @classmethod
+    def none(cls) -> Best:
+        return cls(np.empty(0, np.int64), np.empty(0))
+
+    @classmethod
+    def of(cls, q: Array, first_anchor: int) -> Best:
+        """Of the forms (anchors, gammas) of neighbouring anchors; q is used up."""
+        rows, gamma = np.arange(len(q)), q.argmax(axis=1)
+        values = q[rows, gamma]
+        q[rows, gamma] = 0.0
+        order = np.argsort(-values, kind="stable")
+        ids = (first_anchor + rows) * q.shape[1] + gamma
+        return cls(ids[order], values[order], float(q.max(initial=0.0)))
+
+    def joined(self, following: Best, count: int) -> Best:
+        """The `count` best of these anchors and of those that follow them."""
+        ids = np.concatenate([self.ids, following.ids])
+        values = np.concatenate([self.values, following.values])
+        order = np.argsort(-values, kind="stable")
+        left_out = float(values[order[count]]) if len(order) > count else 0.0
+        order = order[:count]
+        return Best(ids[order], values[order], max(self.rest, following.rest, left_out))

@@ -1,0 +1,82 @@
+"""The scan as work on blocks of anchors, for threads or dask workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import PlainArrays, Shared
+from mllkm_scale.data.blocks import BlockGrid
+from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.scan.best import Best
+from mllkm_scale.scan.products import Support, scan_block
+
+__all__ = ["BLOCK_BYTES", "Scales", "ScanWork", "block_bytes", "block_height", "scan_flops"]
+
+Array = NDArray[Any]
+
+BLOCK_BYTES = 8 << 20  # of the distances of one block
+_LEAST_HEIGHT = 64
+_BUMP_FLOPS = 10  # multiply-adds in the time of a bump
+
+
+def block_height(n_support: int, itemsize: int) -> int:
+    """Anchors per block: a function of the problem alone, so that the bits do not depend on the machine."""
+    return max(_LEAST_HEIGHT, BLOCK_BYTES // (itemsize * max(1, n_support)))
+
+
+def block_bytes(n_support: int, n_features: int) -> int:
+    """Memory of a thread that scans: distances, bumps and masses of a block, and its anchors and products."""
+    height = block_height(n_support, 4)
+    return 3 * height * n_support * 4 + 4 * height * n_features * 8
+
+
+def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n_duals: int) -> float:
+    """Multiply-adds for an anchor with all its gammas; `n_duals` counts the nonzero duals of all classes."""
+    if family.componentwise:
+        return float(n_gammas * n_features * (2 * _BUMP_FLOPS * n_support + n_duals))
+    return float(n_support * n_features + n_gammas * (_BUMP_FLOPS * n_support + n_duals * (n_features + 3)))
+
+
+@dataclass(frozen=True)
+class Scales(PlainArrays):
+    """The factors of all kernels of a grid, (anchors, gammas)."""
+
+    values: Array
+
+
+@dataclass(frozen=True)
+class ScanWork:
+    """The `count` best kernels of blocks of anchors."""
+
+    family: Family
+    anchors: RowSource
+    gammas: Array
+    scales: Shared[Scales]
+    support: Shared[Support]
+    blocks: BlockGrid
+    count: int
+    unit_work: float
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        own = () if self.anchors.path is None else (self.anchors.path,)
+        return own + self.scales.paths + self.support.paths
+
+    def __call__(self, units: range) -> Best:
+        support, scales = self.support.get(), self.scales.get().values
+        best = Best.none()
+        for unit in units:
+            start, stop = self.blocks.bounds(unit)
+            anchors = self.anchors.part(start, stop)
+            q = scan_block(self.family, anchors, self.gammas, scales[start:stop], support)
+            best = best.joined(Best.of(q, start), self.count)
+        return best
+
+    def describe(self, units: range) -> str:
+        start, stop = self.blocks.span(units)
+        n = len(self.gammas)
+        return f"kernels {start * n} to {stop * n - 1} of the scan"
