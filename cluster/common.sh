@@ -35,7 +35,7 @@ open_lifeline() { # SCHEDULER_FILE
         fail "$1 is there already: another cluster uses it, or one was killed; then remove it, or name another with -f"
     fi
     mkdir -p -- "$1.logs" || fail "the folder of $1 cannot be written: name another file with -f"
-    LOGS=$1.logs
+    FILE=$1 LOGS=$1.logs KEPT=()
     PLACE=$(mktemp -d) || fail "no temporary folder: set TMPDIR"
     mkfifo "$PLACE/lifeline"
     exec 9<>"$PLACE/lifeline" # open for writing until the script ends
@@ -52,13 +52,11 @@ keep() { # NAME COMMAND...: in the background, its output in LOGS/NAME.log
     KEPT+=($!)
 }
 
-start_scheduler() { # SCHEDULER_FILE HOST_OPTIONS...
-    local file=$1
-    shift
-    keep scheduler bash -c "$KEEPER" keeper "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$file" \
-        --port 0 "$@"
-    for _ in {1..300}; do
-        [ -s "$file" ] && return
+start_scheduler() { # HOST_OPTIONS...
+    keep scheduler bash -c "$KEEPER" keeper "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$FILE" \
+        --port 0 --dashboard-address 127.0.0.1:0 "$@"
+    for _ in {1..300}; do # a minute
+        [ -s "$FILE" ] && return
         kill -0 "${KEPT[0]}" 2>/dev/null || break
         sleep 0.2
     done
@@ -89,15 +87,11 @@ end() {
     trap '' INT TERM HUP
     exec 9>&-
     for _ in {1..50}; do # ten seconds to end by themselves
-        alive=0
-        for pid in "${KEPT[@]}"; do
-            kill -0 "$pid" 2>/dev/null && alive=1
-        done
-        [ $alive = 0 ] && break
+        kill -0 "${KEPT[@]}" 2>/dev/null || break # fails when none is left
         sleep 0.2
     done
     for pid in "${KEPT[@]}"; do
         kill -KILL -- "-$pid" 2>/dev/null
     done
-    rm -rf -- "$PLACE"
+    rm -rf -- "$PLACE" "$FILE"
 }

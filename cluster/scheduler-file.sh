@@ -28,7 +28,7 @@ whole_number -n "$workers"
 whole_number -t "$threads"
 
 open_lifeline "$file"
-start_scheduler "$file" --host 127.0.0.1 --dashboard-address 127.0.0.1:0
+start_scheduler --host 127.0.0.1
 for ((i = 1; i <= workers; i++)); do
     keep "worker-$i" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper \
         "$PYTHON" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$i" \

@@ -53,7 +53,7 @@ for host in "${hosts[@]}"; do
     on_host "$host" test -d "$LOGS" </dev/null || fail "$host does not see $LOGS: put FILE in a folder that it shares" 1
     on_host "$host" test -x "$PYTHON" </dev/null || fail "$host has no $PYTHON: set PYTHON to a path that all have" 1
 done
-start_scheduler "$file" --dashboard-address 127.0.0.1:0 "${interface[@]}"
+start_scheduler "${interface[@]}"
 for host in "${hosts[@]}"; do
     for ((i = 1; i <= workers; i++)); do
         name=worker-$((${#KEPT[@]}))-$host

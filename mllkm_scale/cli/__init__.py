@@ -1,4 +1,4 @@
-"""The command line: `mllkm demo | convert | plan | train | predict | evaluate | inspect`, one file a command.
+"""The command line: `mllkm demo | convert | plan | train | run | predict | evaluate | inspect`, one file a command.
 
 The numerical modules are imported inside the commands, so that help and usage errors come at once.
 """

@@ -47,6 +47,9 @@ def cli() -> None:
       mllkm train train.h5 --out run --memory 2GB
       mllkm convert new.csv new.h5 --label-column none
       mllkm predict run/model.mllkm new.h5 --out predictions.h5
+    \b
+    A training that is described in a file, on a cluster or not:
+      mllkm run job.toml
 
     `mllkm COMMAND --help` explains a command.
     """

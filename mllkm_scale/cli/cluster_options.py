@@ -5,18 +5,22 @@ distributed is imported only when a cluster is used, so that help and usage erro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mllkm_scale.cli.group import Invocation
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
     from mllkm_scale.cluster.spec import ClusterSpec
 
-__all__ = ["cluster_options", "cluster_spec", "in_words", "report_option"]
+__all__ = ["cluster_options", "cluster_spec", "in_words", "open_cluster", "report_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,6 +76,31 @@ def cluster_spec(context: click.Context) -> ClusterSpec | None:
         return ClusterSpec(kind="local", workers=value) if value else ClusterSpec()
     except ParameterError as error:
         raise click.BadParameter(str(error), context, param_hint=FLAGS[name]) from None
+
+
+@contextmanager
+def open_cluster(spec: ClusterSpec, memory_budget: int, timeout_s: float, context: click.Context) -> Iterator[Client]:
+    """A client of the cluster, with dask's log kept off the terminal unless --debug is given.
+
+    The log is warnings and tracebacks of connections that are lost; what matters of them is raised as one line.
+    """
+    from mllkm_scale.cluster import open_client
+
+    levels: dict[logging.Logger, int] = {}
+
+    def restore() -> None:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+    with ExitStack() as stack:
+        stack.callback(restore)  # when the client is closed
+        client = stack.enter_context(open_client(spec, memory_budget=memory_budget, timeout_s=timeout_s))
+        assert client is not None
+        if not context.ensure_object(Invocation).debug:
+            for name in ("distributed", "distributed.client"):  # whose levels are set when distributed is imported
+                levels[logging.getLogger(name)] = logging.getLogger(name).level
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+        yield client
 
 
 def in_words(spec: ClusterSpec) -> str:

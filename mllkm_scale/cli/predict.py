@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import bar, jobs_option, model_path, overwrite_option, wants_model
 from mllkm_scale.units import format_bytes
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+    from mllkm_scale.cluster.spec import ClusterSpec
 
 __all__ = ["predict"]
 
@@ -21,25 +29,64 @@ __all__ = ["predict"]
 @click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
 @overwrite_option
 @jobs_option
+@cluster_options
 @debug_option
-def predict(model: Path, data: Path, out: Path, x: str, scores: bool, overwrite: bool, n_jobs: int) -> None:
+@click.pass_context
+def predict(
+    context: click.Context,
+    /,
+    model: Path,
+    data: Path,
+    out: Path,
+    x: str,
+    scores: bool,
+    overwrite: bool,
+    n_jobs: int,
+    **options: Any,
+) -> None:
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
-    The rows are read, predicted and written chunk by chunk.
+    The rows are read, predicted and written chunk by chunk. With a dask cluster its workers predict; they must see
+    DATA and the folder of PRED.h5, and the result is the same.
 
     \b
     Examples:
       mllkm predict run/model.mllkm new.h5 --out predictions.h5
       mllkm predict run new.h5 --x X_test --scores --out predictions.h5 --overwrite
+      mllkm predict run new.h5 --out predictions.h5 --workers 4
     """
     from mllkm_scale.model import load_model, predict_file
 
+    spec = cluster_spec(context)
     machine = load_model(model_path(model))
-    with bar(f"predicting {data.name}") as progress:
+    with _client(spec, context) as client, bar(f"predicting {data.name}") as progress:
         summary = predict_file(
-            machine, data, out, x=x, scores=scores, overwrite=overwrite, progress=progress, n_jobs=n_jobs
+            machine,
+            data,
+            out,
+            x=x,
+            scores=scores,
+            overwrite=overwrite,
+            progress=progress,
+            n_jobs=n_jobs,
+            client=client,
         )
     written = "prediction and scores" if summary.scores else "prediction"
     click.echo(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
     for label, count in zip(summary.classes, summary.counts, strict=True):
         click.echo(f"  {label!s:<16} {count:>12,}")
+
+
+@contextmanager
+def _client(spec: ClusterSpec | None, context: click.Context) -> Iterator[Client | None]:
+    if spec is None or spec.kind == "none":
+        yield None
+        return
+    from mllkm_scale.cluster import describe
+    from mllkm_scale.params import resolve
+
+    # Workers that are started here get the budget that a training has by default; a chunk is far below it.
+    usual = resolve()
+    with open_cluster(spec, usual.budget_bytes, usual.worker_timeout, context) as client:
+        click.echo(f"cluster: {describe(client)}", err=True)
+        yield client

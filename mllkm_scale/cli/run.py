@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,10 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, report_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.training_run import TrainingRun, open_data
-from mllkm_scale.errors import BudgetError, JobFileError, ParameterError
-from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.errors import JobFileError
 from mllkm_scale.run.progress import MODES
-from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
-    from mllkm_scale.cluster.spec import ClusterSpec
     from mllkm_scale.run.job import Job
 
 __all__ = ["run"]
@@ -58,34 +56,37 @@ def run(
     """
     if resume and overwrite:
         raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
-    job = _load(job_file, cluster_spec(context))
-    report = performance_report or job.performance_report
-    if report is not None and job.cluster.kind == "none":
-        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+    given = cluster_spec(context)
+    job = _load(job_file)
+    cluster = given or job.cluster
+    if cluster.kind == "none":
+        _refuse_report(performance_report, job, context)
     training = TrainingRun(
         data=job.data,
         x=job.x,
         y=job.y,
         run=job.run,
         parameters=job.parameters,
-        resume=resume and _holds_training(job.run),
+        resume=resume,
         overwrite=overwrite,
         progress=progress or job.progress,
-        cluster=job.cluster,
-        performance_report=report,
+        cluster=cluster,
+        performance_report=performance_report or job.performance_report,
     )
+    if not training.holds_training:  # for batch systems: the first start has the command of all others
+        training = replace(training, resume=False)
     if dry_run:
         _show(training)
     else:
         training.execute(context)
 
 
-def _load(path: Path, cluster: ClusterSpec | None) -> Job:
+def _load(path: Path) -> Job:
     """The job, or a line on stderr for each of its problems."""
     from mllkm_scale.run.job import load_job
 
     try:
-        return load_job(path, cluster=cluster)
+        return load_job(path)
     except JobFileError as error:
         *others, last = str(error).splitlines()
         for line in others:
@@ -93,28 +94,22 @@ def _load(path: Path, cluster: ClusterSpec | None) -> Job:
         raise JobFileError(last) from error
 
 
-def _holds_training(path: Path) -> bool:
-    folder = RunFolder(path)
-    return folder.checkpoint.exists() or folder.model.exists()
+def _refuse_report(performance_report: Path | None, job: Job, context: click.Context) -> None:
+    if performance_report is not None:
+        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+    if job.performance_report is not None:
+        where = job.where("output", "performance_report")
+        raise JobFileError(f"{where}: performance_report is dask's: name a cluster in [cluster], or with --workers 2")
 
 
 def _show(training: TrainingRun) -> None:
     """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
-    from mllkm_scale.params import resolve
-    from mllkm_scale.run.plan import make_plan
-
     with open_data(training.data, training.x, training.y) as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
         click.echo(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
-        plan = make_plan(dataset, resolve(**training.settings()))
-        click.echo(plan.as_text())
-    cluster, holds = training.cluster, _holds_training(training.run)
-    if cluster is not None:
-        click.echo(f"cluster: {in_words(cluster)}")
-    click.echo(f"run folder: {training.run}{' (a training is there)' if holds else ''}")
-    if cluster is not None and cluster.kind in ("local", "slurm"):
-        needed = plan.worker_bytes(cluster.threads_per_worker)
-        if needed > plan.budget_bytes:
-            raise BudgetError(f"a worker needs {format_bytes(needed)}: give more memory, or fewer threads to a worker")
-    if holds and not (training.resume or training.overwrite):
-        raise ParameterError(f"{training.run} already holds a training: add --resume or --overwrite")
+        plan = training.plan(dataset)
+    click.echo(plan.as_text())
+    if training.cluster is not None:
+        click.echo(f"cluster: {in_words(training.cluster)}")
+    click.echo(f"run folder: {training.run}{' (a training is there)' if training.holds_training else ''}")
+    training.require_possible(plan)

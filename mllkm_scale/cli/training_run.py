@@ -15,26 +15,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mllkm_scale.cli.cluster_options import in_words
+from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
 from mllkm_scale.cli.output import print_json
-from mllkm_scale.errors import ClusterError, DataError, InterruptedTraining
+from mllkm_scale.errors import (
+    BudgetError,
+    CheckpointError,
+    ClusterError,
+    DataError,
+    InterruptedTraining,
+    ParameterError,
+)
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL, RunFolder
 from mllkm_scale.run.progress import choose_listener
 from mllkm_scale.run.signals import interruption
+from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
-    from distributed import Client
-
+    from mllkm_scale.cluster import Client
     from mllkm_scale.cluster.spec import ClusterSpec
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Evaluation
+    from mllkm_scale.params import Params
+    from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
 __all__ = ["TrainingRun", "open_data"]
 
 STDERR = 2
+STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
 TEST_SETS = ("X_test", "y_test")
 
 
@@ -64,16 +74,52 @@ class TrainingRun:
             if held_out is not None:
                 _tell(evaluate(result.model, held_out), held_out.name, self.progress)
 
+    @property
+    def uses_cluster(self) -> bool:
+        return self.cluster is not None and self.cluster.kind != "none"
+
+    @property
+    def holds_training(self) -> bool:
+        """Whether there is a training in the run folder already."""
+        folder = RunFolder(self.run)
+        return folder.checkpoint.exists() or folder.model.exists()
+
+    def plan(self, dataset: Dataset) -> Plan:
+        """What the training would hold in memory."""
+        from mllkm_scale.params import resolve
+        from mllkm_scale.run.plan import make_plan
+
+        return make_plan(dataset, resolve(**self.settings()))
+
+    def require_possible(self, plan: Plan) -> None:
+        """Refuse what `train` would refuse, before a cluster is started or waited for."""
+        if self.cluster is not None and self.cluster.kind in STARTED_HERE:
+            needed, budget = plan.worker_bytes(self.cluster.threads_per_worker), plan.budget_bytes
+            if needed > budget:
+                raise BudgetError(
+                    f"a worker needs {format_bytes(needed)}, and the memory budget is {format_bytes(budget)}: give more"
+                    " memory, or fewer threads to a worker"
+                )
+        if self.resume and not RunFolder(self.run).checkpoint.exists():
+            raise CheckpointError(f"{self.run} has nothing to resume: train without --resume")
+        if self.holds_training and not (self.resume or self.overwrite):
+            raise ParameterError(
+                f"{self.run} already holds a training: continue it with --resume, replace it with --overwrite, or name"
+                " another folder"
+            )
+
     def _train(self, dataset: Dataset, context: click.Context) -> TrainResult:
         from mllkm_scale.params import resolve
         from mllkm_scale.training import train
 
+        if self.uses_cluster:
+            self.require_possible(self.plan(dataset))
         params = resolve(**self.settings())
         checkpoint = _Checkpoint(RunFolder(self.run).checkpoint, self.resume)
         with ExitStack() as stack:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
             # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
-            client = stack.enter_context(self._client(params.budget_bytes, listener))
+            client = stack.enter_context(self._client(params, listener, context))
             stop = stack.enter_context(interruption(_notice if self.progress in ("auto", "plain") else None))
             try:
                 return train(
@@ -108,24 +154,20 @@ class TrainingRun:
         return self.parameters | {"n_jobs": max(1, n_threads(-1) - busy)}
 
     @contextmanager
-    def _client(self, budget_bytes: int, listener: Listener) -> Iterator[Client | None]:
-        if self.cluster is None or self.cluster.kind == "none":
+    def _client(self, params: Params, listener: Listener, context: click.Context) -> Iterator[Client | None]:
+        if self.cluster is None or not self.uses_cluster:
             yield None
             return
-        from mllkm_scale.cluster import dashboard_link, describe, open_client, performance_report
+        from mllkm_scale.cluster import dashboard_link, describe, performance_report
 
         listener(Notice(f"waiting for the cluster: {in_words(self.cluster)}"))
-        with open_client(self.cluster, memory_budget=budget_bytes) as client:
-            assert client is not None
+        with open_cluster(self.cluster, params.budget_bytes, params.worker_timeout, context) as client:
+            said, link = describe(client), dashboard_link(client)
             if self.progress == "json":
-                facts = {
-                    "kind": self.cluster.kind,
-                    "description": describe(client),
-                    "dashboard": dashboard_link(client),
-                }
-                print_json({"event": "cluster"} | facts, indent=None)
+                event = {"event": "cluster", "kind": self.cluster.kind, "description": said, "dashboard": link}
+                print_json(event, indent=None)
             else:
-                listener(Notice(f"cluster: {describe(client)}"))
+                listener(Notice(f"cluster: {said}"))
             with performance_report(client, self.performance_report):
                 yield client
 

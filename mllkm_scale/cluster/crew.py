@@ -1,15 +1,16 @@
 """Dask workers as a crew: a pass is cut into tasks of a few seconds, whose results are taken in order.
 
 Workers may die, all of them, and others come: their tasks are done again, from files that survive them. Every wait is
-bounded: without any result for `timeout_s` seconds, or where a task kills one worker after the other, or the scheduler
-does not come back, a pass ends with a ClusterError that says which.
+bounded: if the next range is not there after `timeout_s` seconds, or a task kills one worker after the other, or the
+scheduler does not come back, a pass ends with a ClusterError that says which.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -32,7 +33,8 @@ Value = TypeVar("Value", bound=Shareable)
 
 _POLL_S = 0.2  # between two looks at whether to go on
 _LOOK_S = 2.0  # between two looks at who the workers are
-_ANSWER_S = 30.0  # for an answer of the scheduler
+_ANSWER_S = 10.0  # for an answer of the scheduler
+_GONE = ("closing", "closed")  # a client that has given up its scheduler
 
 
 class DaskCrew:
@@ -44,7 +46,7 @@ class DaskCrew:
     folder : path
         Where files are put that all workers can read.
     timeout_s : float
-        Longest time without a result.
+        Longest time to wait for the next range of a pass, however many others come meanwhile.
     worker_bytes : callable
         What a worker with so many threads needs; one with a smaller limit is refused.
     poll : callable
@@ -111,6 +113,8 @@ class DaskCrew:
             self.look(at_once=True)
             if self.threads:
                 return
+            if self.client.status in _GONE:
+                raise self.scheduler_lost()
             if time.monotonic() - started > self.timeout_s:
                 raise ClusterError(
                     f"no worker has come to the scheduler {self.address} within {self.timeout_s:g} s: start workers, or"
@@ -121,16 +125,13 @@ class DaskCrew:
 
     def look(self, at_once: bool = False) -> None:
         """See who the workers are, now and then: refuse those that are too small, tell of those that were lost."""
-        if not at_once and time.monotonic() - self._looked_s < _LOOK_S:
+        if self.client.status != "running" or (not at_once and time.monotonic() - self._looked_s < _LOOK_S):
             return
         self._looked_s = time.monotonic()
         before = self.threads
+        client: Any = self.client
         try:
-            info: Any = self.client.sync(
-                self.client.scheduler.identity,
-                n_workers=-1,
-                callback_timeout=_ANSWER_S,  # type: ignore[union-attr]
-            )
+            info = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_S)
         except Exception:  # whatever it is, whoever waits for a result will see whether the scheduler is lost
             return
         self.threads = {address: worker["nthreads"] for address, worker in info["workers"].items()}
@@ -154,6 +155,9 @@ class DaskCrew:
         self._waited_s += waited_s
         self._peaks[done.worker] = done.peak_bytes
 
+    def scheduler_lost(self) -> ClusterError:
+        return ClusterError(f"the scheduler {self.address} is lost: start it again with workers, and resume")
+
 
 class DaskPass(Generic[Result]):
     """A pass whose tasks are with the scheduler."""
@@ -163,19 +167,19 @@ class DaskPass(Generic[Result]):
         self.kind = type(work).__name__
         self.busy_s, self._attempt = 0.0, 0
         self._threads = max(1, crew.n_threads)
-        self._futures = [self._submit(i) for i in range(len(ranges))]
-        self._n_done, self._last_s = 0, time.monotonic()
+        self._futures = {i: self._submit(i) for i in range(len(ranges))}  # of the ranges that are still to come
 
     @property
     def work_s(self) -> float:
         return self.busy_s / min(self._threads, max(1, len(self.ranges)))
 
     def __iter__(self) -> Iterator[Result]:
-        self._last_s = time.monotonic()  # nobody watched until now
         try:
             for i, units in enumerate(self.ranges):
                 started = time.perf_counter()
                 done = self._wait(i)
+                # Its worker need not keep it any longer, and if that dies, nobody need do it again.
+                self._futures.pop(i).release()
                 self.crew.add(self.kind, self.work.unit_work, len(units), done, time.perf_counter() - started)
                 self.busy_s += done.seconds
                 yield done.result
@@ -184,10 +188,10 @@ class DaskPass(Generic[Result]):
 
     def close(self) -> None:
         """Take back what has not been done."""
-        futures, self._futures = self._futures, []
-        if self.crew.client.status == "running":
-            with suppress(Exception):  # a scheduler that is gone has nothing to take back
-                self.crew.client.cancel([future for future in futures if not future.done()])
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            with suppress(RuntimeError):  # a client that is gone has nothing to take back
+                future.release()
 
     def _submit(self, i: int) -> Future[Any]:
         key = f"{self.kind}-{self.crew.exchange.token}-{self.number}-{self._attempt}-{i}"
@@ -195,59 +199,81 @@ class DaskPass(Generic[Result]):
         try:
             future: Future[Any] = client.submit(do_range, self.work, self.ranges[i], __version__, key=key, pure=False)
         except Exception as error:
-            raise self._scheduler_lost() from error
+            raise self.crew.scheduler_lost() from error
         return future
 
     def _wait(self, i: int) -> Done[Result]:
         """The result of a range, however often its worker dies."""
+        deadline = time.monotonic() + self.crew.timeout_s
         while True:
-            future = self._futures[i]
-            try:
-                done: Done[Result] = future.result(timeout=_POLL_S)
-                return done
-            except TimeoutError:
-                self._go_on_waiting()
-            except CancelledError:
-                self._submit_again()
-            except KilledWorker as error:
-                what = self.work.describe(self.ranges[i])
-                raise ClusterError(
-                    f"{what}: {error.allowed_failures + 1} workers died one after the other of this task, the last was"
-                    f" {error.last_worker.address}: look into its log; too little memory is the usual cause"
-                ) from error
-            except MLLKMError:
-                raise
-            except Exception as error:
-                what = self.work.describe(self.ranges[i])
-                raise ClusterError(
-                    f"{what} failed on a worker ({type(error).__name__}: {error}): look into the workers' logs"
-                ) from error
+            outcome = self._fetch(i, deadline)
+            if isinstance(outcome, Done):
+                return outcome
+            if self._futures[i].status != "error":
+                self._submit_again(i, deadline)
+            elif isinstance(outcome, MLLKMError):
+                raise outcome
+            else:
+                raise self._failure(i, outcome) from outcome
 
-    def _go_on_waiting(self) -> None:
+    def _fetch(self, i: int, deadline: float) -> Done[Result] | Exception:
+        """What became of a range; not fetched anew for each look at the time, or a large result would never come."""
+        client: Any = self.crew.client
+        future = self._futures[i]
+
+        async def outcome() -> Done[Result] | Exception:
+            try:
+                return await future
+            except Exception as error:
+                return error
+
+        if client.status in _GONE:
+            raise self.crew.scheduler_lost()
+        fetched = asyncio.run_coroutine_threadsafe(outcome(), client.loop.asyncio_loop)
+        try:
+            while not wait([fetched], timeout=_POLL_S).done:
+                self._go_on_waiting(i, deadline)
+            return fetched.result()
+        finally:
+            fetched.cancel()
+
+    def _go_on_waiting(self, i: int, deadline: float) -> None:
         self.crew.poll()
         self.crew.look()
-        n_done = sum(future.done() for future in self._futures)
-        if n_done != self._n_done:
-            self._n_done, self._last_s = n_done, time.monotonic()
-        elif time.monotonic() - self._last_s > self.crew.timeout_s:
-            there = len(self.crew.threads)
+        late = time.monotonic() > deadline
+        if self.crew.client.status in _GONE or (late and self.crew.client.status != "running"):
+            raise self.crew.scheduler_lost()
+        if late:
             raise ClusterError(
-                f"no result of the workers for {self.crew.timeout_s:g} s; {there} workers are at the scheduler"
-                f" {self.crew.address}: start workers, or give a longer worker_timeout, and resume"
+                f"{self.work.describe(self.ranges[i])}: no result for {self.crew.timeout_s:g} s;"
+                f" {len(self.crew.threads)} workers are at the scheduler {self.crew.address}: start workers, or give a"
+                " longer worker_timeout, and resume"
             )
 
-    def _submit_again(self) -> None:
-        """The client has lost the scheduler, and all tasks with it: wait until it is back."""
-        deadline = time.monotonic() + self.crew.timeout_s
-        while self.crew.client.status != "running":
-            if time.monotonic() > deadline or self.crew.client.status in ("closed", "closing"):
-                raise self._scheduler_lost()
-            self.crew.poll()
-            time.sleep(_POLL_S)
-        self.crew.notify("the scheduler was lost and is back: its tasks are submitted again")
-        self._attempt += 1
-        self._last_s = time.monotonic()
-        self._futures = [self._submit(i) if future.cancelled() else future for i, future in enumerate(self._futures)]
+    def _failure(self, i: int, error: Exception) -> ClusterError:
+        """Why a task ended without a result."""
+        if isinstance(error, KilledWorker):
+            # Tasks that waited on the same workers died with them, and are under the same suspicion.
+            suspects = [j for j, future in self._futures.items() if future.status == "error"]
+            what = ", or ".join(self.work.describe(self.ranges[j]) for j in suspects)
+            return ClusterError(
+                f"{what}: {error.allowed_failures + 1} workers died one after the other of this task, the last was"
+                f" {error.last_worker.address}: look into its log; too little memory is the usual cause"
+            )
+        return ClusterError(
+            f"{self.work.describe(self.ranges[i])} failed on a worker ({type(error).__name__}: {error}): look into the"
+            " workers' logs"
+        )
 
-    def _scheduler_lost(self) -> ClusterError:
-        return ClusterError(f"the scheduler {self.crew.address} is lost: start it again with workers, and resume")
+    def _submit_again(self, i: int, deadline: float) -> None:
+        """The way to a result is cut. Perhaps the client has lost the scheduler, and all tasks with it."""
+        while True:
+            time.sleep(_POLL_S)
+            self._go_on_waiting(i, deadline)
+            if self.crew.client.status == "running":
+                break
+        lost = [j for j, future in self._futures.items() if future.cancelled()]
+        if lost:
+            self.crew.notify("the scheduler was lost and is back: its tasks are submitted again")
+            self._attempt += 1
+            self._futures |= {j: self._submit(j) for j in lost}

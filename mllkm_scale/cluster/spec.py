@@ -107,8 +107,9 @@ class ClusterSpec:
         for name, meaning in _NEEDS[self.kind].items():
             if getattr(self, name) is None:
                 raise ParameterError(f"a cluster of kind {self.kind!r} needs {name}: give {meaning}")
-        for name in ("workers", "threads_per_worker"):
-            _check_count(name, getattr(self, name))
+        if self.workers is not None:
+            _check_count("workers", self.workers)
+        _check_count("threads_per_worker", self.threads_per_worker)
         if self.address is not None:
             self._set("address", _full_address(self.address))
         if self.scheduler_file is not None:
@@ -136,7 +137,7 @@ class ClusterSpec:
 
 
 def _check_count(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ParameterError(f"{name}={value!r}: give a whole number from 1")
 
 

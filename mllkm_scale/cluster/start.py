@@ -10,6 +10,7 @@ Every wait has an end: what has not come up within `timeout_s` is a `ClusterErro
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -19,13 +20,14 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,12 +38,11 @@ from mllkm_scale.errors import ClusterError, ParameterError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["BLAS_THREADS", "WORKER_MEMORY", "dashboard_link", "describe", "open_client"]
+__all__ = ["dashboard_link", "describe", "open_client"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 LOOPBACK = "127.0.0.1"
-CLOSE_S = 30.0
-POLL_S = 0.2
+TRY_S, POLL_S, CLOSE_S = 10.0, 0.2, 30.0
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Variables that hold BLAS to one thread: dask owns the parallelism, and bits depend on the number of threads."""
@@ -52,13 +53,13 @@ WORKER_MEMORY = {
     "distributed.worker.memory.spill": False,
     # A worker may rightly use most of its budget for as long as it lives. Paused for that, it would never go on.
     "distributed.worker.memory.pause": False,
-    # One that is about to leave its budget is restarted before it can harm its machine.
+    # One that is about to leave its budget is restarted before it harms its machine.
     "distributed.worker.memory.terminate": 0.95,
 }
-"""Shares of the memory limit at which dask acts on a worker."""
+"""Shares of a worker's memory limit at which dask acts."""
 
-# Beside the worker, each job of a batch system runs the nanny that watches over it: 75 MB were measured.
-NANNY_BYTES = 200_000_000
+NANNY_BYTES = 200_000_000  # the process beside a worker that watches over it: 60 MB were measured
+REPLACE_S = 30.0  # between two looks at whether jobs have ended
 
 
 @contextmanager
@@ -97,9 +98,14 @@ def open_client(spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300
         yield None
         return
     _refuse_imported_main()
-    deadline = time.monotonic() + timeout_s
-    ways = {"local": _local, "slurm": _slurm, "address": _joined, "scheduler-file": _joined}
-    with ways[spec.kind](spec, memory_budget, deadline) as client:
+    patience = _Patience(timeout_s)
+    with ExitStack() as opened:
+        if spec.kind == "local":
+            client = _local(spec, memory_budget, patience, opened)
+        elif spec.kind == "slurm":
+            client = _slurm(spec, memory_budget, patience, opened)
+        else:
+            client = _joined(spec, patience, opened)
         yield client
 
 
@@ -134,59 +140,139 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@contextmanager
-def _local(spec: ClusterSpec, memory_budget: int, deadline: float) -> Iterator[Client]:
+class _Patience:
+    """How long something may still take."""
+
+    def __init__(self, total_s: float) -> None:
+        self.total_s = total_s
+        self._end_s = time.monotonic() + total_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.1, self._end_s - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._end_s
+
+
+def _local(spec: ClusterSpec, memory_budget: int, patience: _Patience, opened: ExitStack) -> Client:
     import dask
     from distributed import Client, LocalCluster
 
     _require_file_of_main()
     settings = WORKER_MEMORY | {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
     address, dashboard = _dashboard(spec)
-    with contextlib.ExitStack() as opened:
+    try:
+        with _single_threaded_environment(), _silence(), dask.config.set(settings):
+            cluster = LocalCluster(
+                n_workers=spec.workers,
+                threads_per_worker=spec.threads_per_worker,
+                processes=True,
+                host=LOOPBACK,
+                memory_limit=memory_budget,
+                local_directory=spec.local_directory,
+                dashboard_address=address,
+                scheduler_kwargs={"dashboard": dashboard},
+                silence_logs=logging.ERROR,
+                env={"NUMBA_NUM_THREADS": "1"},
+                config=WORKER_MEMORY,  # for workers that are started again, when `settings` is over
+                preload=[__name__],  # for dask_setup
+                death_timeout=patience.left_s,
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the worker processes could not be started on this machine ({_reason(error)}): a script that trains must"
+            " do so under `if __name__ == '__main__':`, for each worker imports it; otherwise ask for fewer workers, or"
+            " train without"
+        ) from error
+    opened.callback(_close, cluster)
+    client = Client(cluster, timeout=patience.left_s)
+    opened.callback(_close, client)
+    return client
+
+
+def _joined(spec: ClusterSpec, patience: _Patience, opened: ExitStack) -> Client:
+    client, address = _connect(spec, patience)
+    opened.callback(_close, client)
+    _wait_for_a_worker(
+        client,
+        patience,
+        f"the scheduler {address} has no worker after {patience.total_s:.0f} s: start some with `dask worker"
+        f" {address}`, and look at their output",
+    )
+    return client
+
+
+def _connect(spec: ClusterSpec, patience: _Patience) -> tuple[Client, str]:
+    """A client, and the address of its scheduler.
+
+    A scheduler file may be of an earlier scheduler, and be written anew meanwhile: it is read before each try.
+    """
+    from distributed import Client
+
+    file = spec.scheduler_file
+    while True:
+        address = _address_in(file, patience) if file is not None else str(spec.address)
+        try_s = min(patience.left_s, TRY_S)
         try:
-            with _single_threaded_environment(), _silence(), dask.config.set(settings):
-                cluster = LocalCluster(
-                    n_workers=spec.workers,
-                    threads_per_worker=spec.threads_per_worker,
-                    processes=True,
-                    host=LOOPBACK,
-                    memory_limit=memory_budget,
-                    local_directory=spec.local_directory,
-                    dashboard_address=address,
-                    scheduler_kwargs={"dashboard": dashboard},
-                    silence_logs=logging.ERROR,
-                    env={"NUMBA_NUM_THREADS": "1"},
-                    preload=[__name__],
-                    death_timeout=_left(deadline),
-                )
-        except (OSError, RuntimeError, ValueError) as error:
+            with _silence():
+                _require_answer(address, try_s)
+                return Client(address, timeout=try_s), address
+        except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
+            # Only what the network says may be otherwise at the next try; one of no length says nothing.
+            tired = patience.left_s < 1.0
+            if isinstance(error, OSError) and not tired:
+                time.sleep(POLL_S)
+                continue
+            after = f" after {patience.total_s:.0f} s" if tired else ""
             raise ClusterError(
-                f"{_count(spec.workers or 0, 'worker process', 'worker processes')} could not be started on this"
-                f" machine ({_reason(error)}): a script that trains must do so under `if __name__ == '__main__':`,"
-                " for each worker imports it; otherwise ask for fewer workers, or train without"
+                f"the scheduler {address}{f' of {file}' if file else ''} is not reached{after} ({_reason(error)}): see"
+                " that it runs and that this machine may connect to it"
+                + (", or remove the file if it is of an earlier one" if file else "")
             ) from error
-        opened.callback(_close, cluster)
-        client = Client(cluster, timeout=_left(deadline))
-        opened.callback(_close, client)
-        yield client
 
 
-@contextmanager
-def _joined(spec: ClusterSpec, memory_budget: int, deadline: float) -> Iterator[Client]:
-    waited_s = _left(deadline)
-    client, name = _connect(spec, deadline, waited_s)
-    with contextlib.ExitStack() as opened:
-        opened.callback(_close, client)
-        _wait_for_a_worker(
-            client,
-            deadline,
-            f"{name} has no worker after {waited_s:.0f} s: start some with `dask worker`, and look at their output",
-        )
-        yield client
+def _require_answer(address: str, timeout_s: float) -> None:
+    """An OSError if nothing at the address speaks as dask does; a client would wait for its greeting for ever."""
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    async def greet() -> None:
+        arguments = Security().get_connection_args("client")
+        # Half of the time for the connection, whose failure says more than a greeting that does not come.
+        comm = await asyncio.wait_for(connect(address, timeout=timeout_s / 2, **arguments), timeout_s)
+        comm.abort()
+
+    # In a thread of its own, for the caller may be a notebook, whose thread has a loop that runs.
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            thread.submit(asyncio.run, greet()).result()
+        except (TimeoutError, MemoryError):  # silence, or an answer whose first bytes are not the length of a message
+            raise ConnectionError("what listens there does not answer as dask does") from None
 
 
-@contextmanager
-def _slurm(spec: ClusterSpec, memory_budget: int, deadline: float) -> Iterator[Client]:
+def _address_in(file: Path, patience: _Patience) -> str:
+    """The address in a scheduler file, once there is one."""
+    while True:
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            return str(found["address"])
+        except FileNotFoundError:
+            problem = "has not appeared"
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+        except (ValueError, KeyError, TypeError):  # perhaps it is just being written
+            problem = "is damaged and holds no address"
+        if patience.is_over:
+            raise ClusterError(
+                f"the scheduler file {file} {problem} after {patience.total_s:.0f} s: start `dask scheduler"
+                f" --scheduler-file {file}` where this machine sees the file, and name the same file here"
+            )
+        time.sleep(min(POLL_S, patience.left_s))
+
+
+def _slurm(spec: ClusterSpec, memory_budget: int, patience: _Patience, opened: ExitStack) -> Client:
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
@@ -195,10 +281,9 @@ def _slurm(spec: ClusterSpec, memory_budget: int, deadline: float) -> Iterator[C
 
     if shutil.which("sbatch") is None:
         raise ClusterError("sbatch is not on the PATH: train on a machine from which jobs are submitted to SLURM")
-    waited_s = _left(deadline)
     address, dashboard = _dashboard(spec)
     environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_MEMORY)
-    with contextlib.ExitStack() as opened:
+    try:
         with _silence():
             cluster = SLURMCluster(
                 cores=spec.threads_per_worker,
@@ -219,74 +304,23 @@ def _slurm(spec: ClusterSpec, memory_budget: int, deadline: float) -> Iterator[C
                 scheduler_options={"dashboard_address": address, "dashboard": dashboard},
                 silence_logs=logging.ERROR,
             )
-        opened.callback(_close, cluster)
-        _require_accepted(cluster.job_script(), min(60.0, _left(deadline)))
-        cluster.scale(jobs=spec.workers)
-        client = Client(cluster, timeout=_left(deadline))
-        opened.callback(_close, client)
-        _wait_for_a_worker(
-            client,
-            deadline,
-            f"none of {_count(spec.workers or 0, 'SLURM job')} has started a worker within {waited_s:.0f} s: `squeue`"
-            " says what they wait for, their output why they ended; ask for less, or wait longer",
-        )
-        yield client
-
-
-def _connect(spec: ClusterSpec, deadline: float, waited_s: float) -> tuple[Client, str]:
-    """A client, and how messages call the scheduler.
-
-    A scheduler file may be of an earlier scheduler, and be written anew while this one waits: it is read before
-    each try.
-    """
-    from distributed import Client
-
-    while True:
-        address = spec.address
-        if spec.scheduler_file is not None:
-            address = _address_in(spec.scheduler_file, deadline, waited_s)
-        try:
-            with _silence():
-                client = Client(address, timeout=min(_left(deadline), 10.0))
-        except (OSError, ValueError) as error:  # ValueError: the protocol is not installed, or needs certificates
-            if isinstance(error, OSError) and time.monotonic() < deadline:
-                time.sleep(POLL_S)
-                continue
-            named = f" of {spec.scheduler_file}" if spec.scheduler_file is not None else ""
-            raise ClusterError(
-                f"the scheduler {address}{named} was not reached within {waited_s:.0f} s ({_reason(error)}): see that"
-                " it runs and that this machine may connect to it"
-                + (", or remove the file if it is of an earlier one" if named else "")
-            ) from error
-        return client, f"the scheduler {address}"
-
-
-def _address_in(file: Path, deadline: float, waited_s: float) -> str:
-    """The address in a scheduler file, once there is one."""
-    while True:
-        problem = "did not appear"
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-            return str(found["address"])
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror})"
-        except (ValueError, KeyError, TypeError):  # perhaps it is just being written
-            problem = "is damaged: it holds no address of a scheduler"
-        if time.monotonic() >= deadline:
-            raise ClusterError(
-                f"the scheduler file {file} {problem} within {waited_s:.0f} s: start `dask scheduler"
-                f" --scheduler-file {file}` where this machine sees the file, and name the same file here"
-            )
-        time.sleep(min(POLL_S, _left(deadline)))
-
-
-def _wait_for_a_worker(client: Client, deadline: float, message: str) -> None:
-    try:
-        client.wait_for_workers(1, timeout=_left(deadline))
-    except (OSError, TimeoutError) as error:
-        raise ClusterError(message) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the scheduler could not be started on this machine ({_reason(error)}): correct interface or"
+            " dashboard_address, or dask's configuration"
+        ) from error
+    opened.callback(_close, cluster)
+    _require_accepted(cluster.job_script(), min(60.0, patience.left_s))
+    opened.enter_context(_jobs(cluster, spec.workers or 0))
+    client = Client(cluster, timeout=patience.left_s)
+    opened.callback(_close, client)
+    _wait_for_a_worker(
+        client,
+        patience,
+        f"none of {_count(spec.workers or 0, 'SLURM job')} has started a worker after {patience.total_s:.0f} s:"
+        " `squeue` says what they wait for, their output why they ended; ask for less, or wait longer",
+    )
+    return client
 
 
 def _require_accepted(script: str, timeout_s: float) -> None:
@@ -294,13 +328,12 @@ def _require_accepted(script: str, timeout_s: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "worker.sh")
         file.write_text(script, encoding="utf-8")
+        command = ["sbatch", "--test-only", str(file)]
         try:
-            judged = subprocess.run(
-                ["sbatch", "--test-only", str(file)], capture_output=True, text=True, timeout=timeout_s, check=False
-            )
+            judged = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired as error:
             raise ClusterError(
-                f"sbatch has not answered within {timeout_s:.0f} s: see with `sinfo` that SLURM is well, and try again"
+                f"sbatch has not answered after {timeout_s:.0f} s: see with `sinfo` that SLURM is well, and try again"
             ) from error
     if judged.returncode != 0:
         said = " ".join(judged.stderr.split()) or f"exit code {judged.returncode}"
@@ -309,16 +342,47 @@ def _require_accepted(script: str, timeout_s: float) -> None:
         )
 
 
+@contextmanager
+def _jobs(cluster: Any, number: int) -> Iterator[None]:
+    """As many jobs as asked for; one that has ended, because its time was up, is followed by another."""
+    from tornado.ioloop import PeriodicCallback
+
+    cluster.scale(jobs=number)
+    again = PeriodicCallback(lambda: cluster.scale(jobs=number), 1000 * REPLACE_S)
+    cluster.loop.add_callback(again.start)
+    try:
+        yield
+    finally:
+        cluster.loop.add_callback(again.stop)
+
+
+def _wait_for_a_worker(client: Client, patience: _Patience, message: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=patience.left_s)
+    except OSError as error:  # TimeoutError is one
+        raise ClusterError(message) from error
+
+
 def _dashboard(spec: ClusterSpec) -> tuple[str, bool]:
     """Where the scheduler serves HTTP, and whether that is a dashboard: it serves its health in any case."""
     if spec.dashboard_address is None:
         return f"{LOOPBACK}:0", False
-    if find_spec("bokeh") is None and spec.dashboard_address != ":0":
+    drawn = find_spec("bokeh") is not None
+    if not drawn and spec.dashboard_address != ":0":
         raise ClusterError(
             f'the dashboard at {spec.dashboard_address} needs bokeh: pip install "mllkm-scale[dashboard]"'
         )
-    address = spec.dashboard_address
-    return (f"{LOOPBACK}{address}" if address.startswith(":") else address), find_spec("bokeh") is not None
+    host, _, port = spec.dashboard_address.rpartition(":")
+    host = host or LOOPBACK
+    return f"{host}:{port if _is_free(host.strip('[]'), int(port)) else 0}", drawn
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def _refuse_imported_main() -> None:
@@ -345,7 +409,7 @@ def _single_threaded_environment() -> Iterator[None]:
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
     try:
         yield
-    finally:
+    finally:  # dask has added variables of its own
         for name in set(os.environ) - set(before):
             del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
@@ -353,14 +417,12 @@ def _single_threaded_environment() -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """No log or warning of a start: what fails is raised, and a dashboard may move to another port."""
+    """No log of a start: what fails is raised."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"Port \d+ is already in use", UserWarning)
-            yield
+        yield
     finally:
         logger.setLevel(level)
 
@@ -379,15 +441,14 @@ def _as_environment(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause, in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return " ".join(str(error).split()) or type(error).__name__
+    """The innermost cause that has words, in one line."""
+    words = type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        words = " ".join(str(cause).split()) or words
+        cause = cause.__cause__
+    return words
 
 
-def _left(deadline: float) -> float:
-    return max(0.1, deadline - time.monotonic())
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

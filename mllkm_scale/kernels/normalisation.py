@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
-from mllkm_scale.data.blocks import BlockGrid
 from mllkm_scale.kernels.grid import Family, RowSource
 
 __all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "trace_scales"]

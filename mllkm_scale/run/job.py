@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import MLLKMError, ParameterError
 from mllkm_scale.params import PRESETS, Params, resolve
+from mllkm_scale.run.job_lines import Lines
 from mllkm_scale.run.job_names import REQUIRED, TABLES, about_unknown_key, about_unknown_name, about_unknown_table
 from mllkm_scale.run.job_text import JobText
 from mllkm_scale.run.job_values import memory_value, one_of, parameter_value, text_value, typed
@@ -44,7 +45,9 @@ class Job:
     progress : str
         How the progress is shown.
     performance_report : pathlib.Path or None
-        File for dask's report.
+        File for dask's report; needs a cluster, which may be named elsewhere.
+    lines : Lines
+        Where in the file what stands.
     """
 
     path: Path
@@ -56,17 +59,20 @@ class Job:
     cluster: ClusterSpec
     progress: str
     performance_report: Path | None
+    lines: Lines = field(default_factory=Lines, repr=False, compare=False)
+
+    def where(self, table: str, key: str) -> str:
+        """File and line of a key, as messages name them."""
+        return f"{self.path}:{self.lines.of(table, key)}"
 
 
-def load_job(path: str | os.PathLike[str], *, cluster: ClusterSpec | None = None) -> Job:
+def load_job(path: str | os.PathLike[str]) -> Job:
     """Read and check a job file.
 
     Parameters
     ----------
     path : path
         The job file.
-    cluster : ClusterSpec, optional
-        A cluster that takes the place of the file's own.
 
     Raises
     ------
@@ -86,25 +92,18 @@ def load_job(path: str | os.PathLike[str], *, cluster: ClusterSpec | None = None
     text = JobText(Path(path))
     reader = _Reader(text)
     reader.check_names()
-    parameters = reader.parameters() | reader.budget()
-    own_cluster = reader.cluster()
     job = Job(
         path=text.path,
         data=reader.data(),
         run=reader.path("output", "run") or Path(),
         x=reader.value("data", "x", text_value, "X"),
         y=reader.value("data", "y", text_value, "y"),
-        parameters=parameters,
-        cluster=cluster or own_cluster,
+        parameters=reader.parameters() | reader.budget(),
+        cluster=reader.cluster(),
         progress=reader.value("output", "progress", partial(one_of, MODES), "auto"),
         performance_report=reader.path("output", "performance_report"),
+        lines=text.lines,
     )
-    if job.performance_report is not None and job.cluster.kind == "none":
-        text.problem(
-            "performance_report is dask's, and there is no cluster: write a table [cluster], or leave it out",
-            "output",
-            "performance_report",
-        )
     text.require_none()
     return job
 

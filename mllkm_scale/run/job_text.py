@@ -35,6 +35,8 @@ class JobText:
         The file, as messages call it.
     tables : dict
         The document.
+    lines : Lines
+        Where in the file what stands.
 
     Raises
     ------
@@ -46,7 +48,7 @@ class JobText:
         self.path = path
         self._problems: dict[KeyPath, tuple[int, str]] = {}
         text = _read(path)
-        self._lines = self._found_lines(text)
+        self.lines = self._found_lines(text)
         self.tables: dict[str, Any] = self._expanded(self._parsed(text), ())
 
     def problem(self, message: str, *place: str | int) -> None:
@@ -54,7 +56,7 @@ class JobText:
         for end in range(1, len(place) + 1):
             if place[:end] in self._problems:
                 return
-        self._problems[place] = (self._lines.of(*place), message)
+        self._problems[place] = (self.lines.of(*place), " ".join(message.split()))
 
     def has_problem(self, *place: str | int) -> bool:
         """Whether something is wrong with this key, or with a part of its value."""
@@ -85,11 +87,11 @@ class JobText:
             message = "brackets are nested too deeply"
         place = _PLACE.fullmatch(message)
         what, line, column = place.groups() if place else (message, None, None)
-        if what.startswith(("Cannot", "Duplicate")) and self._lines.repeated:
-            for path, first, later in self._lines.repeated:
+        if what.startswith(("Cannot", "Duplicate")) and self.lines.repeated:
+            for path, first, later in self.lines.repeated:
                 self._problems[(*path, later)] = (later, f"{path_text(path)} stands in line {first} too: remove one")
         else:
-            at_end = self._lines.unfinished or len(text.rstrip().splitlines()) or 1
+            at_end = self.lines.unfinished or len(text.rstrip().splitlines()) or 1
             where, spot = (int(line), f" (column {column})") if line else (at_end, "")
             remedy = "".join(f": {remedy}" for start, remedy in _REMEDIES.items() if what.startswith(start))
             self._problems[()] = (where, f"this is not TOML: {what[0].lower()}{what[1:]}{spot}{remedy}")

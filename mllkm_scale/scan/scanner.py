@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, Pass, Shared, ThreadCrew
-from mllkm_scale.data.blocks import BlockGrid
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.products import Support

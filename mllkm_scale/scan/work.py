@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import PlainArrays, Shared
-from mllkm_scale.data.blocks import BlockGrid
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.products import Support, scan_block

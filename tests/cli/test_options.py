@@ -162,7 +162,10 @@ def test_an_option_wins_over_the_preset_even_where_it_equals_the_default() -> No
     assert (found.C, found.multi_class, found.normalize) == ("auto", "shared", None)
 
 
+CLUSTER = {"scheduler", "scheduler_file", "workers", "performance_report"}
+
+
 def test_plan_and_train_take_the_same_parameters() -> None:
     of_train, of_plan = ({option.name for option in cli.commands[name].params} for name in ("train", "plan"))
-    assert of_train - of_plan == {"out", "resume", "overwrite", "progress"}
+    assert of_train - of_plan == {"out", "resume", "overwrite", "progress"} | CLUSTER
     assert of_plan - of_train == {"as_json"}

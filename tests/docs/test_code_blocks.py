@@ -18,7 +18,7 @@ from mllkm_scale.cli import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-KNOWN = {"python", "console", "sh", "text"}
+KNOWN = {"python", "console", "sh", "text", "toml"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -169,12 +169,9 @@ def test_a_variable_that_is_not_set_is_named_once_with_its_line(
     assert "MLLKM_NOWHERE" in message
 
 
-def test_the_cluster_of_the_caller_takes_the_place_of_the_files(write: Write) -> None:
-    path = write(f'{LEAST}performance_report = "r.html"\n[cluster]\nkind = "address"\naddress = "a:1"\n')
-    assert load_job(path).cluster.address == "tcp://a:1"
-    assert load_job(path, cluster=ClusterSpec(kind="local", workers=3)).cluster.workers == 3
-    with pytest.raises(JobFileError, match=r"job\.toml:5: .*there is no cluster"):
-        load_job(path, cluster=ClusterSpec())
+def test_a_job_knows_where_its_keys_stand(write: Write) -> None:
+    path = write(f'{LEAST}performance_report = "r.html"\n')
+    assert load_job(path).where("output", "performance_report") == f"{path}:5"
 
 
 def test_the_scheduler_file_is_relative_to_the_job(write: Write, tmp_path: Path) -> None:
@@ -193,6 +190,7 @@ def test_the_options_of_slurm_are_texts_and_a_list(write: Write) -> None:
     [
         ("[parameters]\nC = -1", 6, "C=-1.0: give a positive number"),
         ('[parameters]\ntol = "small"', 6, 'tol must be a number, not the text "small"'),
+        ('[parameters]\ntol = """a\nb"""', 6, 'not the text "a b"'),
         ("[parameters]\nwhiten = 1", 6, "whiten must be true or false, not the number 1"),
         ("[parameters]\nmax_rounds = 2.5", 6, "max_rounds must be a whole number"),
         ("[parameters]\nmax_rounds = true", 6, "not true"),
@@ -255,7 +253,6 @@ def test_a_problem_is_told_with_its_line_and_a_remedy(
         (f"memory = '1GB'\n{LEAST}", 1, "write memory in [budget]"),
         (f"x1 = 1\n{LEAST}", 1, "stands in no table: the tables are"),
         (f'{LEAST}progress = "loud"', 5, "auto, plain, json, quiet"),
-        (f'{LEAST}performance_report = "r.html"', 5, "there is no cluster"),
         ("[data]\npath = train.h5\n", 2, "put text in quotes"),
         ("[data]\npath = 'a.h5\n", 2, "not TOML"),
         ("[data]\n\npath = '''a.h5\n\n\n", 3, "not TOML"),

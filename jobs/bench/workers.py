@@ -1,0 +1,154 @@
+"""The scan alone: one and two dask workers with a thread each, against one and two threads of this process.
+
+    python jobs/bench/workers.py [--rows 20000] [--support 3000] [--repeats 3] [--overlap]
+
+MNIST after a projection to 50 components, all rows as anchors, five gammas, ten classes; the duals are random, as a scan
+takes no notice of how they came about. All four ways are timed in turn, so that a slow minute of the machine meets
+them all, and must give the same bits. Writes results/workers.json: seconds, the speed-up by the second worker, and what
+dask costs at equal cores. With --overlap a training follows, with each value of the parameter `overlap`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import load, write
+
+from mllkm_scale import Dataset, train
+from mllkm_scale.cluster import ClusterSpec, DaskCrew, open_client
+from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.data import Preprocessor, prepare
+from mllkm_scale.kernels.gammas import auto_gammas
+from mllkm_scale.kernels.grid import Family, KernelGrid
+from mllkm_scale.scan import Scanner, ScanResult
+from mllkm_scale.team import Team, one_blas_thread
+from mllkm_scale.units import parse_bytes
+
+GAMMAS, COMPONENTS, CLASSES, CANDIDATES = 5, 50, 10, 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--support", type=int, default=3_000, help="support vectors")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory", default="1GB", help="budget of each process")
+    parser.add_argument("--overlap", action="store_true", help="also train with overlap never, auto and always")
+    arguments = parser.parse_args()
+    X, y = (load("mnist")[name][: arguments.rows] for name in ("X", "y"))
+    with tempfile.TemporaryDirectory() as folder, one_blas_thread():
+        times = measure(X, arguments, Path(folder))
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    record: dict[str, Any] = {
+        "setting": vars(arguments),
+        "kernels": GAMMAS * len(X),
+        "seconds": times,
+        "median_seconds": seconds,
+        "second_worker_speedup": seconds["1 worker"] / seconds["2 workers"],
+        "dask_overhead_1": seconds["1 worker"] / seconds["1 thread"] - 1.0,
+        "dask_overhead_2": seconds["2 workers"] / seconds["2 threads"] - 1.0,
+    }
+    for name, value in seconds.items():
+        print(f"{name}: {value:.2f} s")
+    print(
+        f"second worker: {record['second_worker_speedup']:.2f} times as fast; dask against threads:"
+        f" {100 * record['dask_overhead_1']:+.1f} % on one core, {100 * record['dask_overhead_2']:+.1f} % on two"
+    )
+    if arguments.overlap:
+        record["overlap"] = overlaps(X, y, arguments)
+    print(f"written: {write('workers', record)}")
+
+
+def measure(X: np.ndarray, arguments: argparse.Namespace, folder: Path) -> dict[str, list[float]]:
+    """Seconds of every repeat of each way, after one that is not counted."""
+    raw = Dataset.from_arrays(X)
+    data = prepare(raw, Preprocessor.fit(raw, "none", COMPONENTS), in_memory=False, scratch_dir=folder)
+    family = Family("gaussian", local_bias=1.0)
+    gammas = auto_gammas(family, data.rows(np.arange(1000)))
+    grid = KernelGrid(family, data, gammas, np.ones((len(X), GAMMAS)))
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.permutation(len(X))[: arguments.support])
+    duals = rng.normal(size=(len(rows), CLASSES)) * (rng.uniform(size=(len(rows), CLASSES)) < 0.15)
+    support = data.rows(rows).astype(np.float64), duals
+    budget = parse_bytes(arguments.memory)
+    with (
+        Team(2) as two,
+        open_client(ClusterSpec(kind="local", workers=1), memory_budget=budget) as one_worker,
+        open_client(ClusterSpec(kind="local", workers=2), memory_budget=budget) as two_workers,
+    ):
+        crews = {
+            "1 thread": ThreadCrew(),
+            "2 threads": ThreadCrew(two),
+            "1 worker": DaskCrew(one_worker, folder),
+            "2 workers": DaskCrew(two_workers, folder),
+        }
+        scanners = {name: Scanner(grid, crew) for name, crew in crews.items()}
+        times: dict[str, list[float]] = {name: [] for name in crews}
+        reference = None
+        for repeat in range(1 + arguments.repeats):
+            for name, scanner in scanners.items():
+                seconds, result = timed(lambda scanner=scanner: scanner.scan(*support, count=CANDIDATES))
+                reference = reference or result
+                require_same(reference, result, name)
+                if repeat:
+                    times[name].append(seconds)
+    data.close()
+    return times
+
+
+def timed(work: Callable[[], ScanResult]) -> tuple[float, ScanResult]:
+    started = time.perf_counter()
+    result = work()
+    return time.perf_counter() - started, result
+
+
+def require_same(expected: ScanResult, found: ScanResult, name: str) -> None:
+    same = np.array_equal(expected.ids, found.ids) and np.array_equal(expected.values, found.values)
+    if not same or expected.maximum != found.maximum:
+        raise SystemExit(f"{name}: other bits than one thread")
+
+
+def overlaps(X: np.ndarray, y: np.ndarray, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Trainings with two workers and a master of one thread, for each value of `overlap`."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for overlap in ("never", "auto", "always"):
+            with open_client(
+                ClusterSpec(kind="local", workers=2), memory_budget=parse_bytes(arguments.memory)
+            ) as client:
+                started = time.perf_counter()
+                result = train(
+                    Dataset.from_arrays(X, y),
+                    client=client,
+                    run_dir=Path(folder) / overlap,
+                    overlap=overlap,
+                    C=10.0,
+                    scaling="none",
+                    n_components=COMPONENTS,
+                    n_jobs=1,
+                    memory_budget=arguments.memory,
+                )
+            found[overlap] = {
+                "seconds": time.perf_counter() - started,
+                "rounds": len(result.history),
+                "lagged_rounds": sum(event.lagged for event in result.history),
+                "solve_s": sum(event.solve_s for event in result.history),
+                "scan_s": sum(event.scan_s for event in result.history),
+                "waited_s": sum(event.waited_s for event in result.history),
+                "workers_idle": [event.workers_idle for event in result.history],
+                "gap": result.model.certificate.gap,
+                "kernels": result.model.n_kernels,
+            }
+            print(f"overlap {overlap}: {found[overlap]}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# A training on SLURM, scheduler, workers and master in one allocation.
+#
+#   jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]
+#
+# Called outside of SLURM it submits itself, with as much memory for each task as the memory budget of the job file needs.
+# What follows the job file goes to sbatch and wins over the lines below, as in
+#
+#   jobs/submit/slurm.sh job.toml --workers 16 --partition=long --time=1-00:00:00
+#
+# Two minutes before its time is up, SLURM sends SIGTERM: the training writes its checkpoint and ends with exit code 143.
+# The same command goes on from there, as a job that was preempted and requeued does by itself; with MLLKM_REQUEUE=1 in
+# the environment, a job that runs out of time requeues itself, too.
+#
+# MLLKM_INTERFACE names the network interface to use, such as ib0. Output is in the run folder, in cluster-*.log:
+# 0 is the scheduler.
+#SBATCH --job-name=mllkm
+#SBATCH --ntasks=5
+#SBATCH --cpus-per-task=1
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:TERM@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=mllkm-%j.log
+set -u
+PYTHON=${PYTHON:-python}
+OVERHEAD_BYTES=500000000 # nanny and scheduler
+
+fail() {
+    printf 'slurm.sh: %s\n' "$1" >&2
+    exit "${2:-2}"
+}
+
+[ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]"
+job=$1
+shift
+facts=$("$PYTHON" -c '
+import sys
+from mllkm_scale.errors import MLLKMError
+from mllkm_scale.params import resolve
+from mllkm_scale.run.job import load_job
+try:
+    job = load_job(sys.argv[1])
+except MLLKMError as error:
+    sys.exit(str(error))
+print(resolve(**job.parameters).budget_bytes, job.run.absolute())' "$job") || exit 2
+budget=${facts%% *} run=${facts#* }
+
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+    options=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
+    if [ "${1:-}" = --workers ]; then
+        [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail "--workers ${2:-}: give a whole number from 1"
+        options+=("--ntasks=$(($2 + 1))") # the first task is for the scheduler and the master
+        shift 2
+    fi
+    exec sbatch "${options[@]}" "$@" "${BASH_SOURCE[0]}" "$job"
+fi
+
+[ "${SLURM_NTASKS:-1}" -ge 2 ] || fail "--ntasks=${SLURM_NTASKS:-1}: ask for one task more than there are to be workers"
+mkdir -p -- "$run" || fail "the run folder $run cannot be written" 7
+file=$run/scheduler-$SLURM_JOB_ID.json
+rm -f -- "$file" # of the same job, before it was requeued
+
+# One step: its first task is on the node of this script, and leaves the master the memory that the scheduler does not use.
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=none \
+    --output="$run/cluster-$SLURM_JOB_ID-%t.log" bash -c '
+    python=$1 file=$2 budget=$3 threads=$4
+    shift 4
+    if [ "$SLURM_PROCID" = 0 ]; then
+        exec "$python" -m distributed.cli.dask_scheduler --scheduler-file "$file" --port 0 \
+            --dashboard-address 127.0.0.1:0 "$@"
+    fi
+    exec env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+        DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False \
+        DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95 \
+        "$python" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$SLURM_PROCID" \
+        --nworkers 1 --nthreads "$threads" --memory-limit "$budget" \
+        --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 120 "$@"
+' step "$PYTHON" "$file" "$budget" "${SLURM_CPUS_PER_TASK:-1}" ${MLLKM_INTERFACE:+--interface "$MLLKM_INTERFACE"} &
+step=$!
+
+mllkm run "$job" --resume --scheduler-file "$file" &
+master=$! terminated=''
+trap 'terminated=yes; kill -TERM "$master" 2>/dev/null' TERM
+while true; do # a signal ends `wait`, not the training
+    wait "$master"
+    code=$?
+    kill -0 "$master" 2>/dev/null || break
+done
+trap '' TERM
+kill -TERM "$step" 2>/dev/null
+wait "$step"
+if [ -n "$terminated" ] && [ "$code" = 143 ] && [ "${MLLKM_REQUEUE:-}" = 1 ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"

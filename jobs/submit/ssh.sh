@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# A training with workers on a list of hosts, reached by ssh; master and scheduler are on this machine.
+#
+#   jobs/submit/ssh.sh JOB.toml -h hosts.txt [-n WORKERS A HOST] [-t THREADS] [-i INTERFACE]
+#
+# Options are those of cluster/ssh.sh; the workers' memory limit is the memory budget of the job file. The same command
+# goes on with a training that was interrupted. Data and run folder must be on a file system that all hosts share.
+set -u
+PYTHON=${PYTHON:-python}
+
+[ $# -gt 0 ] || {
+    echo "usage: jobs/submit/ssh.sh JOB.toml -h HOSTS [-n WORKERS] [-t THREADS] [-i INTERFACE]" >&2
+    exit 2
+}
+job=$1
+shift
+facts=$("$PYTHON" -c '
+import sys
+from mllkm_scale.errors import MLLKMError
+from mllkm_scale.params import resolve
+from mllkm_scale.run.job import load_job
+try:
+    job = load_job(sys.argv[1])
+except MLLKMError as error:
+    sys.exit(str(error))
+print(resolve(**job.parameters).budget_bytes, job.run.absolute())' "$job") || exit 2
+budget=${facts%% *} run=${facts#* }
+exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" -m "$budget" -f "$run/scheduler.json" "$@" -- \
+    mllkm run "$job" --resume --scheduler-file "$run/scheduler.json"

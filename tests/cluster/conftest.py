@@ -1,0 +1,118 @@
+"""A local cluster, commands that stand in for those of a cluster, and a check that nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mllkm_scale.cluster import ClusterSpec, open_client
+
+ROOT = Path(__file__).parent.parent.parent
+STAND_INS = Path(__file__).parent / "stand_ins"
+Processes = Callable[[], list[psutil.Process]]
+
+
+@pytest.fixture(scope="module")
+def local_client() -> Iterator[Any]:
+    """A client of two worker processes, started where the environment asks for four BLAS threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "4")
+        patch.delenv("NUMBA_NUM_THREADS", raising=False)
+        before = dict(os.environ)
+        with open_client(ClusterSpec("local", workers=2), memory_budget=500_000_000, timeout_s=60) as client:
+            assert dict(os.environ) == before
+            yield client
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder, and on the PATH stand-ins for sbatch, srun, scancel, scontrol, ssh, kubectl and mllkm.
+
+    When the test ends, no process that works in the folder may be left.
+    """
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "jobs").mkdir()
+    bare = os.pathsep.join([str(STAND_INS), str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    monkeypatch.setenv("PATH", bare)
+    monkeypatch.setenv("SLURM_STAND_IN", str(folder / "jobs"))
+    monkeypatch.setenv("SSH_STAND_IN", str(folder / "ssh-calls"))
+    monkeypatch.setenv("KUBECTL_STAND_IN", str(folder / "kubectl-calls"))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.chdir(folder)
+    yield folder
+    left = _left_in(folder)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    assert not left
+
+
+def _left_in(folder: Path) -> list[psutil.Process]:
+    """Processes that name the folder, or work in it, once they have had ten seconds to end."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                if str(folder) in " ".join(process.cmdline()) or process.cwd() == str(folder):
+                    found.append(process)
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def run(commands: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script of the project to its end, within a minute."""
+
+    def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [ROOT / script, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | environment,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def job(commands: Path) -> Path:
+    """A job file; its run folder is `run`."""
+    (commands / "run").mkdir()
+    file = commands / "job.toml"
+    file.write_text('data.path = "data.h5"\noutput.run = "run"\nbudget.memory = "300MB"\n')
+    return file
+
+
+def eventually(condition: Callable[[], Any], within_s: float = 40.0) -> Any:
+    """What a condition gives as soon as it holds."""
+    deadline = time.monotonic() + within_s
+    while True:
+        if found := condition():
+            return found
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session", name="eventually")
+def eventually_fixture() -> Callable[..., Any]:
+    return eventually

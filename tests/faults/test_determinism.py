@@ -1,0 +1,67 @@
+"""One seed, the same bits: without a cluster, and with 1, 2 and 4 workers."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+
+from mllkm_scale import Dataset, MLLKMClassifier, train
+
+pytestmark = pytest.mark.usefixtures("many_tasks")
+
+
+@pytest.mark.parametrize("workers", [4, 2, 1])
+@pytest.mark.parametrize("multi_class", ["shared", "ovr"])
+@pytest.mark.parametrize("overlap", ["always", "never", "auto"])
+def test_the_number_of_workers_changes_no_bit(
+    farm, client, data, tmp_path, trained, reference, workers, multi_class, overlap
+):
+    farm.scale(client, workers)
+    settings = {"multi_class": multi_class, "overlap": overlap, "tol": 0.05}
+    assert trained(data, tmp_path / "run", client=client, **settings) == reference(**settings)
+
+
+OPTIONS = [
+    {"anchors": "kmeans:50"},
+    {"anchors": 60},
+    {"anchors": "array"},
+    {"n_components": 8},
+    {"n_components": 0.8, "whiten": True, "overlap": "always"},
+    {"componentwise": True, "n_components": 4, "normalize": None},
+    {"tol": 5e-4, "max_rounds": 3},
+    {"max_kernels": 10},
+    {"strategy": "paper", "anchors": 30, "max_rounds": 2},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_arrays_under_an_active_client_give_the_bits_of_a_training_without(farm, client, data, tmp_path, options):
+    with h5py.File(data) as file:
+        X, y = file["X"][:], file["y"][:]
+    if options.get("anchors") == "array":
+        options = options | {"anchors": X[::5]}
+    farm.scale(client, 2)
+    machine = MLLKMClassifier(**{"tol": 0.05, "n_jobs": 1} | options)
+    machine.fit(X, y).model_.save(tmp_path / "alone.mllkm")
+    duals = machine.duals_
+    with client.as_current():
+        machine.fit(X, y).model_.save(tmp_path / "cluster.mllkm")
+    assert machine.history_[0]["n_workers"] == 2
+    assert np.array_equal(machine.duals_, duals)
+    assert (tmp_path / "cluster.mllkm").read_bytes() == (tmp_path / "alone.mllkm").read_bytes()
+
+
+def test_a_training_may_change_between_threads_and_workers_at_every_resume(farm, client, data, tmp_path, reference):
+    farm.scale(client, 2)
+    run, settings = tmp_path / "run", {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+    for rounds, doers in enumerate([client, None, client, None, client], start=1):
+        train(
+            Dataset.open(data),
+            client=doers,
+            run_dir=run,
+            resume=rounds > 1,
+            **settings | {"max_rounds": rounds or None},
+        )
+    train(Dataset.open(data), run_dir=run, resume=True, **settings)
+    assert (run / "model.mllkm").read_bytes() == reference()

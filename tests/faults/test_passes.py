@@ -1,0 +1,191 @@
+"""Tasks that go wrong: each ends its pass with an error that names it, or goes on until it is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mllkm_scale.cluster import DaskCrew
+from mllkm_scale.cluster.task import do_range
+from mllkm_scale.errors import ClusterError, DataError
+from mllkm_scale.scan.work import Scales
+
+N_UNITS = 6
+
+
+def work_of(do, paths=()):
+    """A pass over units; its class is pickled by value, since the workers cannot import this file."""
+
+    class Units:
+        unit_work = 1e10  # so much that each unit is a task
+        paths: tuple[Path, ...] = ()
+
+        def __call__(self, units):
+            return [do(unit) for unit in units]
+
+        def describe(self, units):
+            return f"units {units[0]} to {units[-1]}"
+
+    work = Units()
+    work.paths = paths
+    return work
+
+
+def raising(error):
+    def do(unit):
+        if unit == 3:
+            raise error
+        return unit
+
+    return work_of(do)
+
+
+@pytest.fixture
+def crew(farm, client, tmp_path):
+    farm.scale(client, 2)
+    return DaskCrew(client, tmp_path, timeout_s=30.0)
+
+
+def results(crew, work):
+    return [unit for part in crew.start(work, N_UNITS) for unit in part]
+
+
+def test_the_results_come_in_order(crew):
+    assert results(crew, work_of(lambda unit: unit)) == list(range(N_UNITS))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("broken"), MemoryError("broken"), TimeoutError("broken"), OSError(5, "broken")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_task_that_raises_is_named_at_once(crew, error):
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=rf"units 3 to 3 failed on a worker \({type(error).__name__}.*broken"):
+        results(crew, raising(error))
+    assert time.monotonic() - started < 10
+
+
+def test_a_task_that_is_cancelled_from_within_is_named_at_once(crew):
+    from concurrent.futures import CancelledError
+
+    with pytest.raises(ClusterError, match=r"units 3 to 3 failed on a worker \(CancelledError"):
+        results(crew, raising(CancelledError("broken")))
+
+
+def test_an_error_of_the_package_comes_as_it_is(crew):
+    with pytest.raises(DataError, match="row 7") as raised:
+        results(crew, raising(DataError("train.h5:X: row 7 is damaged")))
+    assert raised.value.__cause__ is None
+
+
+def test_a_task_that_kills_its_workers_is_named_in_bounded_time(crew, farm):
+    def do(unit):
+        if unit == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return unit
+
+    with pytest.raises(ClusterError, match=r"units 3 to 3.*4 workers died one after the other"):
+        results(crew, work_of(do))
+    assert results(crew, work_of(lambda unit: unit)) == list(range(N_UNITS))
+
+
+def test_a_result_that_takes_long_to_fetch_is_fetched(crew):
+    class Slow:
+        def __reduce__(self):
+            time.sleep(0.7)
+            return str, ("fetched",)
+
+    assert results(crew, work_of(lambda unit: Slow() if unit == 3 else unit))[3] == "fetched"
+
+
+def test_a_range_that_was_taken_is_not_done_again_when_its_worker_dies(crew, tmp_path, client):
+    done = tmp_path / "done"
+
+    def do(unit):
+        with done.open("a") as file:
+            file.write(f"{unit}\n")
+        if unit == N_UNITS - 1:
+            time.sleep(1.0)
+        return unit
+
+    under_way = iter(crew.start(work_of(do), N_UNITS))
+    taken = [next(under_way) for _ in range(N_UNITS - 1)]
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    assert [*taken, *under_way] == [[unit] for unit in range(N_UNITS)]
+    times = np.bincount([int(line) for line in done.read_text().split()])
+    assert times[: N_UNITS - 1].tolist() == [1] * (N_UNITS - 1)
+    assert times[-1] >= 2
+
+
+def test_results_that_are_lost_again_and_again_end_the_pass(client, farm, tmp_path):
+    farm.scale(client, 2)
+    crew = DaskCrew(client, tmp_path, timeout_s=4.0)
+
+    class Deadly:
+        def __reduce__(self):
+            os.kill(os.getpid(), signal.SIGKILL)  # the task is done, and its worker dies while it hands over the result
+            return str, ()
+
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=r"units 3 to 3: no result for 4 s"):
+        results(crew, work_of(lambda unit: Deadly() if unit == 3 else unit))
+    assert time.monotonic() - started < 20
+
+
+def test_a_pass_that_is_given_up_is_taken_back(crew, client, tmp_path, until):
+    done = tmp_path / "done"
+
+    def do(unit):
+        with done.open("a") as file:
+            file.write(f"{unit}\n")
+        time.sleep(0.5)
+        return unit
+
+    under_way = iter(crew.start(work_of(do), 40))
+    next(under_way)
+    under_way.close()
+    until(lambda: not any(client.processing().values()), "the tasks to be taken back")
+    assert len(done.read_text().split()) < 20
+
+
+@pytest.fixture
+def short_sight(client):
+    """Workers that do not wait long for a file to appear."""
+
+    def look(seconds):
+        from mllkm_scale.cluster import task
+
+        task._SIGHT_S = seconds
+
+    client.run(look, 0.2)
+    yield
+    client.run(look, 10.0)
+
+
+def test_a_file_that_workers_do_not_see_is_named_with_the_remedy(crew, short_sight):
+    shared = crew.share("scales", Scales(np.ones((2, 2))))
+    shared.drop()
+    with pytest.raises(ClusterError, match=rf"worker tcp://\S+ does not see {shared.path}: .* that master and workers"):
+        results(crew, work_of(lambda unit: unit, shared.paths))
+
+
+def test_a_damaged_shared_file_is_named(crew):
+    shared = crew.share("scales", Scales(np.ones((200, 2))))
+    content = bytearray(shared.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    shared.path.write_bytes(content)
+    with pytest.raises(ClusterError, match=rf"{shared.path} is damaged"):
+        results(crew, work_of(lambda unit: shared.get().values.sum(), shared.paths))
+
+
+def test_a_worker_with_another_version_of_the_package_is_refused(crew, client):
+    future = client.submit(do_range, work_of(lambda unit: unit), range(2), "0.0.0", pure=False)
+    with pytest.raises(ClusterError, match=r"worker tcp://\S+ has mllkm-scale \S+ and the master 0\.0\.0"):
+        future.result(timeout=20)
