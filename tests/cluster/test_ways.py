@@ -1,4 +1,4 @@
-"""The ways to a cluster that scripts and manifests describe: run for real where stand-ins allow it, checked where not."""
+"""The ways to a cluster that scripts and manifests describe: run for real with stand-ins, or checked where not."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_kubernetes_script_applies_the_manifests_and_the_job_file(run: Run, job:
     assert Path("kubectl-calls").read_text().splitlines() == [
         "--namespace=learning apply -f volume.yaml -f daskcluster.yaml",
         "--namespace=learning delete --ignore-not-found job/mllkm configmap/mllkm-job",
-        f"--namespace=learning create configmap mllkm-job --from-file=job.toml=job.toml",
+        "--namespace=learning create configmap mllkm-job --from-file=job.toml=job.toml",
         "--namespace=learning apply -f kubernetes-job.yaml",
     ]
 

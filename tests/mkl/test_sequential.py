@@ -1,0 +1,82 @@
+"""The outer loop with scans that run beside the next solving: valid bounds in every round, and the same optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mllkm_scale import Dataset, train
+from mllkm_scale.errors import InterruptedTraining
+
+GAMMAS = (0.1, 0.5)
+SETTING = {"C": 2.0, "gammas": GAMMAS, "scaling": "none", "local_bias": 0.5, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module", params=["breast_cancer", "iris"])
+def problem(request, small_problem, mkl_reference):
+    """Data, signs, the features of all kernels, and the optimum over all of them."""
+    X, signs = small_problem(request.param, 80)
+    y = signs.argmax(axis=1) if signs.shape[1] > 1 else (signs[:, 0] > 0).astype(int)
+    family = {"map": "gaussian", "componentwise": False, "normalize": "trace", "local_bias": 0.5}
+    features = mkl_reference.grid_features(X, GAMMAS, **family)
+    optimum = mkl_reference.optimum(X, signs, gammas=GAMMAS, C=2.0, **family)
+    return X, y, signs, features, optimum
+
+
+@pytest.mark.parametrize("overlap", ["auto", "always", "never"])
+def test_the_bounds_of_every_round_hold_and_the_last_ones_meet(problem, overlap):
+    X, y, _, _, optimum = problem
+    result = train(Dataset.from_arrays(X, y), overlap=overlap, tol=1e-5, **SETTING)
+    assert result.status == "converged"
+    assert all(event.dual <= optimum * (1 + 1e-8) <= event.primal * (1 + 2e-8) for event in result.history)
+    assert result.model.certificate.dual == pytest.approx(optimum, rel=1e-5)
+    assert not result.history[-1].lagged
+    assert any(event.lagged for event in result.history) == (overlap == "always")
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_rounds": 1}, {"max_rounds": 3}, {"max_kernels": 4}, {"time_limit": 1e-9}], ids=str
+)
+def test_the_certificate_of_a_training_cut_short_is_of_its_own_duals(mkl_reference, problem, limit):
+    X, y, signs, features, _ = problem
+    result = train(Dataset.from_arrays(X, y), overlap="always", tol=1e-6, **limit, **SETTING)
+    model = result.model
+    ids = [
+        int(np.flatnonzero((anchor == X).all(axis=1))[0]) * len(GAMMAS) + GAMMAS.index(gamma)
+        for anchor, gamma in zip(model.anchors, model.gammas, strict=True)
+    ]
+    weights = np.zeros(len(features))
+    weights[ids] = model.weights
+    dual, primal = mkl_reference.bounds(features, signs, 2.0, result.duals, weights)
+    assert model.certificate.primal == pytest.approx(primal, rel=1e-9)
+    assert model.certificate.dual == pytest.approx(dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("overlap", ["auto", "always"])
+def test_a_training_that_lags_resumes_to_the_same_bits(tmp_path, real_data, overlap):
+    X, y = real_data("digits")
+    dataset = Dataset.from_arrays(X[:300], y[:300])
+    train(dataset, run_dir=tmp_path / "whole", overlap=overlap, n_jobs=1)
+    for rounds in (1, 2):
+        train(dataset, run_dir=tmp_path / "parts", overlap=overlap, n_jobs=1, resume=rounds > 1, max_rounds=rounds)
+    polls = iter(range(10**9))
+    with pytest.raises(InterruptedTraining):
+        train(
+            dataset,
+            run_dir=tmp_path / "parts",
+            overlap=overlap,
+            n_jobs=1,
+            resume=True,
+            should_stop=lambda: next(polls) == 8,
+        )
+    train(dataset, run_dir=tmp_path / "parts", overlap=overlap, n_jobs=1, resume=True)
+    assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
+
+
+def test_scans_lag_where_they_are_the_larger_part(real_data):
+    """Many anchors and few working samples: by arithmetic, not by the clock."""
+    X, y = real_data("digits")
+    few = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors="kmeans:5", n_jobs=1)
+    many = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors=np.tile(X, (3, 1)), n_jobs=1)
+    assert not any(event.lagged for event in few.history)
+    assert any(event.lagged for event in many.history)
