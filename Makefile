@@ -34,6 +34,8 @@ bench: setup
 	$(BIN)/python jobs/bench/weight_solvers.py
 	$(BIN)/python jobs/bench/usps.py
 	$(BIN)/python jobs/bench/uci.py
+	$(BIN)/python jobs/bench/workers.py --overlap
+	$(BIN)/python jobs/bench/soak.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,9 +16,11 @@ WORKER_ENVIRONMENT=(
     DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95
 )
 
-# Runs a command until its standard input ends. Its reader is told the end by the system, not by the script, so that
-# nothing outlives a script that was killed, nor an ssh connection that was cut. One line: it travels through ssh.
-KEEPER='exec 3<&0; "$@" 3<&- </dev/null & pid=$!; { read -r <&3; kill -TERM $pid; } >/dev/null 2>&1 & reader=$!; wait $pid; code=$?; kill $reader 2>/dev/null; exit $code'
+# keeper SECONDS COMMAND...: runs a command until standard input ends, and SECONDS longer. That end comes from the system,
+# not from the script, so that nothing outlives a script that was killed, nor an ssh connection that was cut. The seconds
+# are for workers: told to end by their scheduler and by a signal at the same time, they take ten times as long.
+# One line: it travels through ssh.
+KEEPER='n=$((5 * $1)); shift; exec 3<&0; "$@" 3<&- </dev/null & pid=$!; { read -r <&3; while [ $((n -= 1)) -ge 0 ]; do sleep 0.2; done; kill -TERM $pid; } >/dev/null 2>&1 & reader=$!; wait $pid; code=$?; kill $reader 2>/dev/null; exit $code'
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
@@ -53,7 +55,7 @@ keep() { # NAME COMMAND...: in the background, its output in LOGS/NAME.log
 }
 
 start_scheduler() { # HOST_OPTIONS...
-    keep scheduler bash -c "$KEEPER" keeper "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$FILE" \
+    keep scheduler bash -c "$KEEPER" keeper 0 "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$FILE" \
         --port 0 --dashboard-address 127.0.0.1:0 "$@"
     for _ in {1..300}; do # a minute
         [ -s "$FILE" ] && return

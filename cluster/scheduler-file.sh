@@ -30,7 +30,7 @@ whole_number -t "$threads"
 open_lifeline "$file"
 start_scheduler --host 127.0.0.1
 for ((i = 1; i <= workers; i++)); do
-    keep "worker-$i" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper \
+    keep "worker-$i" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 5 \
         "$PYTHON" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$i" \
         --nworkers 1 --nthreads "$threads" --memory-limit "$memory" \
         --host 127.0.0.1 --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 60

@@ -57,7 +57,7 @@ start_scheduler "${interface[@]}"
 for host in "${hosts[@]}"; do
     for ((i = 1; i <= workers; i++)); do
         name=worker-$((${#KEPT[@]}))-$host
-        keep "$name" on_host "$host" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper \
+        keep "$name" on_host "$host" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 5 \
             "$PYTHON" -m distributed.cli.dask_worker --scheduler-file "$file" --name "$name" \
             --nworkers 1 --nthreads "$threads" --memory-limit "$memory" \
             --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 60 "${interface[@]}"

@@ -2,10 +2,10 @@
 
     python jobs/bench/workers.py [--rows 20000] [--support 3000] [--repeats 3] [--overlap]
 
-MNIST after a projection to 50 components, all rows as anchors, five gammas, ten classes; the duals are random, as a scan
-takes no notice of how they came about. All four ways are timed in turn, so that a slow minute of the machine meets
-them all, and must give the same bits. Writes results/workers.json: seconds, the speed-up by the second worker, and what
-dask costs at equal cores. With --overlap a training follows, with each value of the parameter `overlap`.
+MNIST after a projection to 50 components, all rows as anchors, five gammas, ten classes; the duals are random, as a
+scan takes no notice of how they came about. All four ways are timed in turn, so that a slow minute of the machine
+meets them all, and must give the same bits. Writes results/workers.json: seconds, the speed-up by the second worker,
+and what dask costs at equal cores. With --overlap a training follows, with each value of the parameter `overlap`.
 """
 
 from __future__ import annotations

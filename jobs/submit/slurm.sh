@@ -59,7 +59,7 @@ fi
 [ "${SLURM_NTASKS:-1}" -ge 2 ] || fail "--ntasks=${SLURM_NTASKS:-1}: ask for one task more than there are to be workers"
 mkdir -p -- "$run" || fail "the run folder $run cannot be written" 7
 file=$run/scheduler-$SLURM_JOB_ID.json
-rm -f -- "$file" # of the same job, before it was requeued
+rm -f -- "$file" "$file.pid" # of the same job, before it was requeued
 
 # One step: its first task is on the node of this script, and leaves the master the memory that the scheduler does not use.
 srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=none \
@@ -67,8 +67,8 @@ srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=no
     python=$1 file=$2 budget=$3 threads=$4
     shift 4
     if [ "$SLURM_PROCID" = 0 ]; then
-        exec "$python" -m distributed.cli.dask_scheduler --scheduler-file "$file" --port 0 \
-            --dashboard-address 127.0.0.1:0 "$@"
+        exec "$python" -m distributed.cli.dask_scheduler --scheduler-file "$file" --pid-file "$file.pid" \
+            --port 0 --dashboard-address 127.0.0.1:0 "$@"
     fi
     exec env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
         DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False \
@@ -88,8 +88,15 @@ while true; do # a signal ends `wait`, not the training
     kill -0 "$master" 2>/dev/null || break
 done
 trap '' TERM
+# The scheduler, which is on this node, ends its workers; what is left of the step after ten seconds is ended by SLURM.
+kill -TERM "$(cat "$file.pid")" 2>/dev/null
+for _ in {1..50}; do
+    kill -0 "$step" 2>/dev/null || break
+    sleep 0.2
+done
 kill -TERM "$step" 2>/dev/null
 wait "$step"
+rm -f -- "$file" "$file.pid"
 if [ -n "$terminated" ] && [ "$code" = 143 ] && [ "${MLLKM_REQUEUE:-}" = 1 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

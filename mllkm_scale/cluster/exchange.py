@@ -22,6 +22,7 @@ import h5py
 from mllkm_scale.crew import Shareable
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
+from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import ScratchError
 
 __all__ = ["FOLDER", "Exchange", "SharedFile", "exchange_folder"]
@@ -86,8 +87,11 @@ class Exchange:
                 stored = file.create_dataset("X", (dataset.n_rows, dataset.n_features), dataset.work_dtype)
                 for start, chunk in dataset.chunks():
                     stored[start : start + len(chunk)] = chunk
+                    file.flush()  # on a full disk, what HDF5 puts off until it closes the file would crash it
         except (OSError, RuntimeError) as error:
-            raise ScratchError(f"writing to {self.folder} failed ({error}): free space or choose another") from error
+            raise ScratchError(
+                f"writing to {self.folder} failed ({one_line(error)}): free space or choose another"
+            ) from error
         return Dataset(HDF5Source(path, "X"), None, path=path, chunk_rows=dataset.chunk_rows)
 
     def _new_name(self, stem: str, suffix: str) -> Path:

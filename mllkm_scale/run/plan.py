@@ -238,7 +238,7 @@ def _n_support(sizes: Sizes) -> int:
 def _scan_bytes(sizes: Sizes, threads: int) -> int:
     """Support rows; then blocks of distances in each thread, or the candidates evaluated again and compared."""
     n_support = _n_support(sizes)
-    support = n_support * sizes.n_features * (8 + 4 + 8) + n_support * sizes.n_outputs * 16
+    support = n_support * sizes.n_features * (8 + 4 + 8 + 8) + n_support * sizes.n_outputs * 16
     blocks = threads * block_bytes(n_support, sizes.n_features)
     candidates = min(Settings.candidates, sizes.n_anchors)
     witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
@@ -255,7 +255,7 @@ def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = threads * max(
-        block_bytes(n_support, d) + 2 * n_support * d * 4,
+        block_bytes(n_support, d),
         min(features, 64 << 20) + 3 * _chunk_bytes(sizes),
         _preparing_bytes(sizes, 1),
         (64 << 20) if sizes.componentwise else (16 << 20),
@@ -264,7 +264,7 @@ def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]
         ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
-        ("support", n_support * (d + K) * 8, f"at most {n_support} support vectors"),
+        ("support", n_support * (2 * d + K) * 8, f"at most {n_support} support vectors"),
         ("reference rows and local predictors", reference + kernels * d * (K + 1) * 8, f"{kernels} kernels"),
         ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
     ]

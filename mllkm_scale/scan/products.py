@@ -8,6 +8,7 @@ component-wise:  by the explicit features, in blocks
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class Support(PlainArrays):
         """Anchors as seen from the origin, in the precision of the rows."""
         return np.ascontiguousarray(anchors - self.origin, self.X.dtype)
 
+    @cached_property
     def by_class(self) -> list[tuple[Array, Array, Array]]:
         """For each class: positions of its support vectors, their duals, and their rows."""
         parts = []
@@ -64,10 +66,9 @@ def _global_forms(family: Family, anchors: Array, gammas: Array, support: Suppor
     D = squared_distances(anchors, support.X)
     H = np.empty_like(D)
     q = np.zeros((len(anchors), len(gammas)))
-    classes = support.by_class()
     for g, gamma in enumerate(gammas):
         bumps(family.map, D, D.dtype.type(gamma), out=H)
-        for at, a, X in classes:
+        for at, a, X in support.by_class:
             mass = H * a if len(at) == H.shape[1] else H[:, at] * a
             r = mass.sum(axis=1)
             V = mass @ X

@@ -61,26 +61,20 @@ def test_scripts_start_workers_with_the_settings_of_the_package(path: str) -> No
 # A scheduler and workers of their own, on this machine
 
 
-def test_scheduler_file_script_gives_a_command_two_workers_and_leaves_nothing(run: Run, job: Path) -> None:
-    command = ("mllkm", "run", str(job), "--resume", "--scheduler-file", "s.json")
-    ended = run("cluster/scheduler-file.sh", "-n", "2", "-m", "300MB", "-f", "s.json", "--", *command)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert Path("run/log").read_text() == "sum 3\nsignals\n"
-    assert not Path("s.json").exists()
-    assert sorted(path.name for path in Path("s.json.logs").iterdir()) == [
-        "scheduler.log",
-        "worker-1.log",
-        "worker-2.log",
-    ]
-
-
-def test_ctrl_c_reaches_the_command_once_and_the_workers_wait_for_it(job: Path, eventually: Callable[..., Any]) -> None:
+def test_scheduler_file_script_passes_ctrl_c_on_once_and_keeps_its_workers_until_the_command_has_ended(
+    job: Path, eventually: Callable[..., Any]
+) -> None:
     Path("run/wait").touch()
-    with _started("cluster/scheduler-file.sh", "-n", "2", "-m", "300MB", "--", *_mllkm(job)) as script:
+    command = ("mllkm", "run", str(job), "--resume", "--scheduler-file", "s.json")
+    with _started("cluster/scheduler-file.sh", "-n", "2", "-m", "300MB", "-f", "s.json", "--", *command) as script:
         eventually(lambda: "sum 3" in _read("run/log"))
         os.killpg(script.pid, signal.SIGINT)  # as a terminal does
-        assert script.wait(30) == 128 + signal.SIGINT
+        said, _ = script.communicate(timeout=30)
+        assert (script.returncode, said) == (128 + signal.SIGINT, "")
     assert Path("run/log").read_text() == f"sum 3\nsum 7\nsignals {int(signal.SIGINT)}\n"
+    assert not Path("s.json").exists()
+    logs = [path.name for path in Path("s.json.logs").iterdir()]
+    assert sorted(logs) == ["scheduler.log", "worker-1.log", "worker-2.log"]
 
 
 def test_nothing_outlives_a_script_that_is_killed(commands: Path, eventually: Callable[..., Any]) -> None:
@@ -287,10 +281,6 @@ def test_only_scan_and_cluster_import_distributed() -> None:
     assert importing <= {"cluster", "scan"}
 
 
-def _mllkm(job: Path) -> tuple[str, ...]:
-    return ("mllkm", "run", str(job), "--resume", "--scheduler-file", "scheduler.json")
-
-
 def _manifest(path: str) -> dict[str, Any]:
     (resource,) = yaml.safe_load_all((ROOT / path).read_text())
     return dict(resource)
@@ -311,11 +301,18 @@ class _started:
     def __init__(self, script: str, *arguments: str) -> None:
         self.command = [ROOT / script, *arguments]
 
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        self.script = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, start_new_session=True)
+    def __enter__(self) -> subprocess.Popen[str]:
+        self.script = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
         return self.script
 
     def __exit__(self, *error: object) -> None:
         if self.script.poll() is None:
             self.script.terminate()
-        self.script.wait(30)
+        self.script.communicate(timeout=30)

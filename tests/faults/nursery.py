@@ -4,6 +4,7 @@
     {"role": "worker", "scheduler": ADDRESS, "memory_limit": ..., "keep": ...}
         "keep"        when it is killed, another one follows
     {"role": "master", "data": ..., "run": ..., "scheduler": ADDRESS, "resume": ..., "settings": {...}}
+        "many_tasks"  as the fixture of this name; the default
         "in_memory"   give the rows as arrays
         "file_bytes"  the largest file that it may write, as if the disk were full
         "die"         [where, number]: it kills itself at the checkpoint of this number, "begun" (a part of the file is
@@ -77,8 +78,9 @@ def worker(job: dict[str, Any]) -> None:
 
 
 def master(job: dict[str, Any]) -> None:
-    mllkm_scale.data.grid.CHUNK_BYTES = 2**14
-    mllkm_scale.cluster.pace.TASK_S = 1e-9
+    if job.get("many_tasks", True):
+        mllkm_scale.data.grid.CHUNK_BYTES = 2**14
+        mllkm_scale.cluster.pace.TASK_S = 1e-9
     if "die" in job:
         die_at_checkpoint(*job["die"])
     if "file_bytes" in job:

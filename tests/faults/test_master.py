@@ -113,21 +113,23 @@ def reference_of_command(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("what", "job"),
+    ("file", "file_bytes", "job"),
     [
-        ("rows in memory", {"in_memory": True}),
-        ("prepared rows", {}),
-        ("shared values", {"settings": SETTINGS | {"scaling": "none"}}),
+        ("rows", 20_000, {"in_memory": True}),
+        ("prepared", 20_000, {}),
+        ("support", 12_000, {"settings": SETTINGS | {"n_components": 2}}),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["rows", "prepared", "support"],
 )
-def test_a_full_disk_is_a_scratch_error(farm, client, nursery, data, tmp_path, what, job):
-    farm.scale(client, 1)
+def test_a_full_disk_is_a_scratch_error(farm, client, nursery, data, tmp_path, file, file_bytes, job):
+    farm.scale(client, 2)
     run, log = tmp_path / "run", tmp_path / "log"
     job = {"data": data, "run": run, "scheduler": farm.address, "settings": SETTINGS, "log": log} | job
-    pid = nursery.start("master", file_bytes=20_000, **job)
+    pid = nursery.start("master", file_bytes=file_bytes, many_tasks=False, **job)
     assert nursery.wait(pid) == ScratchError.exit_code, log.read_text()
-    assert re.search(rf"ScratchError: .*{run}.*: free space or choose another", log.read_text())
+    [said] = [line for line in log.read_text().splitlines() if line.startswith("ScratchError")]
+    assert re.search(rf"{run}/exchange.*: free space or choose another", said)
+    assert file in said or "unable to extend file" in said
     assert not (run / "exchange").exists()
 
 
