@@ -3,7 +3,7 @@
 
 PYTHON=${PYTHON:-python}
 
-# As mllkm_scale/cluster/start.py starts its own workers: one thread a task, and memory that is the training's business.
+# As mllkm_scale/cluster/local.py starts its own workers: one thread a task, and memory is the training's business.
 WORKER_ENVIRONMENT=(
     OMP_NUM_THREADS=1
     OPENBLAS_NUM_THREADS=1
@@ -16,11 +16,15 @@ WORKER_ENVIRONMENT=(
     DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95
 )
 
-# keeper SECONDS COMMAND...: runs a command until standard input ends, and SECONDS longer. That end comes from the system,
-# not from the script, so that nothing outlives a script that was killed, nor an ssh connection that was cut. The seconds
-# are for workers: told to end by their scheduler and by a signal at the same time, they take ten times as long.
-# One line: it travels through ssh.
-KEEPER='n=$((5 * $1)); shift; exec 3<&0; "$@" 3<&- </dev/null & pid=$!; { read -r <&3; while [ $((n -= 1)) -ge 0 ]; do sleep 0.2; done; kill -TERM $pid; } >/dev/null 2>&1 & reader=$!; wait $pid; code=$?; kill $reader 2>/dev/null; exit $code'
+# keeper SECONDS COMMAND...: runs a command until standard input ends, and SECONDS longer. That end comes from the
+# system, not from the script, so that nothing outlives a script that was killed, nor an ssh connection that was cut.
+# The seconds are for workers: told to end by their scheduler and by a signal at the same time, they may take ten.
+# Newlines are taken out of it: it travels through ssh.
+KEEPER='n=$((5 * $1)); shift; exec 3<&0;
+"$@" 3<&- </dev/null & pid=$!;
+{ read -r <&3; while [ $((n -= 1)) -ge 0 ]; do sleep 0.2; done; kill -TERM $pid; } >/dev/null 2>&1 & reader=$!;
+wait $pid; code=$?; kill $reader 2>/dev/null; exit $code'
+KEEPER=${KEEPER//$'\n'/ }
 
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
@@ -76,12 +80,11 @@ run_command() {
     local command=$!
     trap 'kill -INT "$command" 2>/dev/null' INT
     trap 'kill -TERM "$command" 2>/dev/null' TERM HUP
-    CODE=0
-    while true; do # a signal ends `wait`, not the command
+    while kill -0 "$command" 2>/dev/null; do # a signal ends `wait`, not the command
         wait "$command"
-        CODE=$?
-        kill -0 "$command" 2>/dev/null || break
     done
+    wait "$command"
+    CODE=$?
     trap '' INT TERM HUP
 }
 

@@ -12,8 +12,8 @@
 #              goes to FILE.logs/
 #   -i NAME    network interface that scheduler and workers use, such as ib0
 #
-# ssh must get in without a password. PYTHON names the interpreter, the same path on all hosts; it is the one on the PATH
-# here. Without a command the cluster stays until Ctrl-C. The exit code is that of the command.
+# ssh must get in without a password. PYTHON names the interpreter, the same path on all hosts; it is the one on the
+# PATH here. Without a command the cluster stays until Ctrl-C. The exit code is that of the command.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -26,7 +26,7 @@ while getopts h:n:m:t:f:i: option; do
         t) threads=$OPTARG ;;
         f) file=$OPTARG ;;
         i) interface=(--interface "$OPTARG") ;;
-        *) fail "usage: ssh.sh -h HOSTS [-n WORKERS] [-m MEMORY] [-t THREADS] [-f FILE] [-i INTERFACE] [-- COMMAND ...]" ;;
+        *) fail "usage: ssh.sh -h HOSTS [-n WORKERS] [-m MEMORY] [-t THREADS] [-f FILE] [-i NAME] [-- COMMAND ...]" ;;
     esac
 done
 shift $((OPTIND - 1))

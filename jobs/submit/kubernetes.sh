@@ -3,9 +3,10 @@
 #
 #   jobs/submit/kubernetes.sh JOB.toml [OPTION OF kubectl ...]
 #
-# as in `jobs/submit/kubernetes.sh job.toml --namespace=learning`. It starts the cluster if it is not there, and leaves it.
-# Paths in the job file are those of the pods: absolute, under /data, which is the volume claim mllkm-data. Its memory
-# budget is at most the --memory-limit of the workers. The same command goes on with a training that was interrupted.
+# as in `jobs/submit/kubernetes.sh job.toml --namespace=learning`. It starts the cluster if it is not there, and leaves
+# it. Paths in the job file are those of the pods: absolute, under /data, which is the volume claim mllkm-data. Its
+# memory budget is at most the --memory-limit of the workers. The same command goes on with a training that was
+# interrupted.
 set -eu
 
 [ $# -gt 0 ] || {

@@ -3,14 +3,14 @@
 #
 #   jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]
 #
-# Called outside of SLURM it submits itself, with as much memory for each task as the memory budget of the job file needs.
-# What follows the job file goes to sbatch and wins over the lines below, as in
+# Called outside of SLURM it submits itself, with as much memory for each task as the memory budget of the job file
+# needs. What follows the job file goes to sbatch and wins over the lines below, as in
 #
 #   jobs/submit/slurm.sh job.toml --workers 16 --partition=long --time=1-00:00:00
 #
-# Two minutes before its time is up, SLURM sends SIGTERM: the training writes its checkpoint and ends with exit code 143.
-# The same command goes on from there, as a job that was preempted and requeued does by itself; with MLLKM_REQUEUE=1 in
-# the environment, a job that runs out of time requeues itself, too.
+# Two minutes before its time is up, SLURM sends SIGTERM: the training writes its checkpoint and ends with exit code
+# 143. The same command goes on from there, as a job that was preempted and requeued does by itself; with
+# MLLKM_REQUEUE=1 in the environment, a job that runs out of time requeues itself, too.
 #
 # MLLKM_INTERFACE names the network interface to use, such as ib0. Output is in the run folder, in cluster-*.log:
 # 0 is the scheduler.
@@ -61,7 +61,7 @@ mkdir -p -- "$run" || fail "the run folder $run cannot be written" 7
 file=$run/scheduler-$SLURM_JOB_ID.json
 rm -f -- "$file" "$file.pid" # of the same job, before it was requeued
 
-# One step: its first task is on the node of this script, and leaves the master the memory that the scheduler does not use.
+# One step: its first task is on the node of this script, and leaves the master what the scheduler does not use.
 srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=none \
     --output="$run/cluster-$SLURM_JOB_ID-%t.log" bash -c '
     python=$1 file=$2 budget=$3 threads=$4
@@ -82,11 +82,11 @@ step=$!
 mllkm run "$job" --resume --scheduler-file "$file" &
 master=$! terminated=''
 trap 'terminated=yes; kill -TERM "$master" 2>/dev/null' TERM
-while true; do # a signal ends `wait`, not the training
+while kill -0 "$master" 2>/dev/null; do # a signal ends `wait`, not the training
     wait "$master"
-    code=$?
-    kill -0 "$master" 2>/dev/null || break
 done
+wait "$master"
+code=$?
 trap '' TERM
 # The scheduler, which is on this node, ends its workers; what is left of the step after ten seconds is ended by SLURM.
 kill -TERM "$(cat "$file.pid")" 2>/dev/null

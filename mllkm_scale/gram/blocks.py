@@ -2,7 +2,7 @@
 
 A block answers the two questions that every weight solver asks (y are the signs, K_m the active kernels):
 
-    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all columns or some of them
+    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all of it or some rows of some columns
     moments(a)     U, whose column m is y o K_m (a o y), and the quadratic forms q_m
     forms(a)       the quadratic forms alone
 """
@@ -28,7 +28,7 @@ class Block(Protocol):
 
     signs: Array
 
-    def gram(self, weights: Array, columns: slice = ALL) -> Array: ...
+    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array: ...
 
     def moments(self, duals: Array) -> tuple[Array, Array]: ...
 
@@ -52,10 +52,10 @@ class GlobalBlock:
         self._B -= 0.5 * norms
         self._B *= self._H
 
-    def gram(self, weights: Array, columns: slice = ALL) -> Array:
+    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
         used = weights > 0
-        A, B = self._H[:, used], self._B[:, used]
-        if columns == ALL:  # symmetric: one product, and half of another
+        if columns == rows == ALL:  # symmetric: one product, and half of another
+            A, B = self._H[:, used], self._B[:, used]
             root = np.sqrt(weights[used])
             A *= root
             B *= root
@@ -66,12 +66,13 @@ class GlobalBlock:
             Q -= M.T
             Q *= np.outer(self.signs, self.signs)
             return Q
-        right, B_right = A[columns] * weights[used], B[columns] * weights[used]
+        A, B = self._H[rows, used], self._B[rows, used]
+        right, B_right = self._H[columns, used] * weights[used], self._B[columns, used] * weights[used]
         Q = A @ right.T
-        Q *= self._G[:, columns]
+        Q *= self._G[rows, columns]
         Q -= B @ right.T
         Q -= A @ B_right.T
-        Q *= self.signs[:, None]
+        Q *= self.signs[rows, None]
         Q *= self.signs[columns]
         return np.asarray(Q)
 
@@ -103,10 +104,10 @@ class FeatureBlock:
         self.signs = signs
         self._features = features * signs[:, None, None]
 
-    def gram(self, weights: Array, columns: slice = ALL) -> Array:
+    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
         used = weights > 0
-        left = self._features[:, used]
-        right = left[columns] * weights[used][:, None]
+        left = self._features[rows, used]
+        right = self._features[columns, used] * weights[used][:, None]
         return np.asarray(left.reshape(len(left), -1) @ right.reshape(len(right), -1).T)
 
     def moments(self, duals: Array) -> tuple[Array, Array]:
@@ -126,11 +127,11 @@ class MatrixBlock:
         self.signs = signs
         self._grams = [K * np.outer(signs, signs) for K in grams]
 
-    def gram(self, weights: Array, columns: slice = ALL) -> Array:
-        Q = np.zeros_like(self._grams[0][:, columns])
+    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
+        Q = np.zeros_like(self._grams[0][rows, columns])
         for weight, K in zip(weights, self._grams, strict=True):
             if weight > 0:
-                Q += weight * K[:, columns]
+                Q += weight * K[rows, columns]
         return Q
 
     def moments(self, duals: Array) -> tuple[Array, Array]:

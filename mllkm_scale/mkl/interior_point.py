@@ -154,7 +154,10 @@ class Newton:
         self.barrier = self._complementarity(point) / (len(q) + 2 * len(U))
 
     def _factor(self, diagonal: Array) -> list[Array]:
-        """Cholesky factors of A_k = Q_k(beta) + diag: the Grams in panels of columns, then one factor a class."""
+        """Cholesky factors of A_k = Q_k(beta) + diag: the Grams in panels of columns, then one factor a class.
+
+        Only what is on and below the diagonal is made, up to the height of a panel.
+        """
         problem, weights = self.problem, self.point.weights
         weights = np.where(weights < _NEGLIGIBLE * weights.max(), 0.0, weights)
         grams = [np.empty((len(block.signs),) * 2, order="F") for block in problem.blocks]
@@ -162,7 +165,8 @@ class Newton:
 
         def fill(task: tuple[int, slice]) -> None:
             k, columns = task
-            grams[k][:, columns] = problem.blocks[k].gram(weights, columns)
+            rows = slice(columns.start, None)
+            grams[k][rows, columns] = problem.blocks[k].gram(weights, columns, rows)
 
         def factor(k: int) -> Array:
             Q = grams[k]

@@ -3,15 +3,15 @@
     f_k(x) = sum_m h_m(z) (<z - c_m, coef_km> + local_coef_km),    z = preprocessor(x)
 
 component-wise with one h per component. Two classes have one f, whose sign decides; more have one f a class,
-of which the largest decides.
+of which the largest decides. Component-wise models are evaluated by tables where these pay (`additive`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,10 @@ from mllkm_scale.model.blocks import BlockPlan, plan_blocks
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
-__all__ = ["Model"]
+if TYPE_CHECKING:
+    from mllkm_scale.model.additive import AdditiveModel, Form
+
+__all__ = ["DirectModel", "Model"]
 
 Array = NDArray[Any]
 
@@ -102,10 +105,70 @@ class Model:
         return self.preprocessor.n_features_in
 
     @property
+    def form(self) -> Form:
+        """Whether rows are evaluated by tables, which are made when first asked for, or why not."""
+        # numba is loaded only for models that need it.
+        from mllkm_scale.model.additive import Form, additive_form
+
+        return additive_form(self) if self.family.componentwise else Form(None, "global kernels have no tables")
+
+    @property
+    def tables(self) -> AdditiveModel | None:
+        """The tables by which rows are evaluated, or None: then each kernel is."""
+        return self.form.tables if self.family.componentwise else None
+
+    @property
     def blocks(self) -> BlockPlan:
         """In which blocks rows are evaluated."""
-        d = self.anchors.shape[1]
+        d, tables = self.anchors.shape[1], self.tables
+        if tables is not None:
+            return tables.blocks(self.n_features_in, self.n_kernels)
         return plan_blocks(self.n_kernels, self.n_features_in, d, self.family.componentwise)
+
+    def direct(self) -> DirectModel:
+        """The same machine, always evaluated kernel by kernel and never by tables.
+
+        Examples
+        --------
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+        >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
+        >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().tables is None
+        (['near'], True)
+        """
+        return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
+
+    def shape_function(self, feature: int, grid: ArrayLike) -> Array:
+        """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.
+
+        The machine is f_k(z) = sum_l f_kl(z_l), z the prepared row, so that these are curves to be drawn. They are
+        evaluated by their formula, not by tables.
+
+        Parameters
+        ----------
+        feature : int
+            l, from 0, of the features as the kernels see them: after scaling and projection.
+        grid : array-like of shape (n,)
+            Values of that feature, after scaling and projection too; ``anchors[:, feature]`` shows their range.
+
+        Raises
+        ------
+        ParameterError
+            If the kernels are global, or there is no such feature.
+
+        Examples
+        --------
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+        >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
+        >>> Z = model.preprocessor.transform(np.array(X))
+        >>> parts = [model.shape_function(l, Z[:, l]) for l in range(2)]
+        >>> bool(np.allclose(sum(parts), model.decision_function(X)))
+        True
+        """
+        from mllkm_scale.model.additive_shapes import shape_values
+
+        return self._flat(shape_values(self, feature, grid))
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
@@ -114,7 +177,10 @@ class Model:
         asked for with nor on `n_jobs`: rows are evaluated in blocks of a fixed height, the last one filled
         up with zeros, and with one BLAS thread. That the place in a block does not matter is how the products
         of BLAS behave at such heights, and is tested; no standard promises it. Between processors or
-        libraries the last bits differ.
+        libraries the last bits differ; by tables, the values may differ as far as the tables may be off.
+
+        Component-wise models of 16 kernels or more are evaluated by tables, which are off by at most 1e-6
+        (``tables.deviation`` is the proved bound) and are made in the first call; `direct` evaluates every kernel.
 
         Parameters
         ----------
@@ -181,7 +247,7 @@ class Model:
     def _scores(self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None) -> NDArray[np.float64]:
         """F (n, K); `first_row` and `name` are for messages."""
         self.require_features(X.shape[1], name)
-        height = self.blocks.rows
+        tables, height = self.tables, self.blocks.rows
         F = np.empty((len(X), self.n_machines))
 
         def evaluate(start: int) -> None:
@@ -189,7 +255,7 @@ class Model:
             block = np.zeros((height, self.n_features_in))
             block[: len(rows)] = rows
             require_finite(block, first_row + start, name, "predict")
-            F[start : start + len(rows)] = self._decide(block)[: len(rows)]
+            F[start : start + len(rows)] = self._decide(block, tables)[: len(rows)]
 
         with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(X) // height) or 1)) as team:
             team.run(evaluate, range(0, len(X), height))
@@ -201,11 +267,13 @@ class Model:
             )
         return F
 
-    def _decide(self, block: Array) -> Array:
+    def _decide(self, block: Array, tables: AdditiveModel | None) -> Array:
         F = np.zeros((len(block), self.n_machines))
         # Overflow ends as a value that is not finite, whose row is named.
         with np.errstate(over="ignore", invalid="ignore"):
             Z = self.preprocessor.transform(block, np.float64)
+            if tables is not None:
+                return tables.decide(Z)
             for start in range(0, self.n_kernels, self.blocks.kernels):
                 group = slice(start, start + self.blocks.kernels)
                 kernels = self.family.kernels(self.anchors[group], self.gammas[group])
@@ -238,6 +306,24 @@ class Model:
                 raise ParameterError(f"{name} holds NaN or infinity: give finite numbers")
             if name in ("gammas", "kernel_scale", "weights") and values.min() < 0:
                 raise ParameterError(f"{name} holds {values.min()}: give numbers that are not negative")
+
+
+class DirectModel(Model):
+    """A model that is always evaluated kernel by kernel; saved, it is the file of the model, and loads as one."""
+
+    @property
+    def form(self) -> Form:
+        from mllkm_scale.model.additive import Form
+
+        return Form(None, "the direct form was asked for")
+
+    def direct(self) -> DirectModel:
+        return self
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> DirectModel:
+        """Read a model file for the direct form; workers that are sent this model do."""
+        return Model.load(path).direct()
 
 
 def _class_labels(classes: ArrayLike) -> Array:

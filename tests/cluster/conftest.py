@@ -19,7 +19,6 @@ from mllkm_scale.cluster import ClusterSpec, open_client
 
 ROOT = Path(__file__).parent.parent.parent
 STAND_INS = Path(__file__).parent / "stand_ins"
-Processes = Callable[[], list[psutil.Process]]
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +66,26 @@ def _left_in(folder: Path) -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                if process.pid == os.getpid() or has_ended(process):
                     continue
                 if str(folder) in " ".join(process.cmdline()) or process.cwd() == str(folder):
                     found.append(process)
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended; in a container there may be nobody who asks an orphan for its exit code."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture(scope="session", name="has_ended")
+def has_ended_fixture() -> Callable[[psutil.Process], bool]:
+    return has_ended
 
 
 @pytest.fixture

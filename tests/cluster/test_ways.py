@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 
-from mllkm_scale.cluster import start
+from mllkm_scale.cluster import settings, slurm
 from mllkm_scale.errors import MLLKMError
 from mllkm_scale.units import parse_bytes
 
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent.parent
 STAND_INS = Path(__file__).parent / "stand_ins"
 SCRIPTS = sorted(path for folder in ("cluster", "jobs/submit") for path in (ROOT / folder).glob("*.sh"))
 MANIFESTS = sorted([*(ROOT / "cluster" / "kubernetes").glob("*.yaml"), *(ROOT / "jobs" / "submit").glob("*.yaml")])
-ENVIRONMENT = dict.fromkeys((*start.BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | start._as_environment(
-    start.WORKER_MEMORY
+ENVIRONMENT = dict.fromkeys((*settings.BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | slurm._as_environment(
+    settings.WORKER_MEMORY
 )
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -77,16 +77,17 @@ def test_scheduler_file_script_passes_ctrl_c_on_once_and_keeps_its_workers_until
     assert sorted(logs) == ["scheduler.log", "worker-1.log", "worker-2.log"]
 
 
-def test_nothing_outlives_a_script_that_is_killed(commands: Path, eventually: Callable[..., Any]) -> None:
-    with _started("cluster/scheduler-file.sh", "-n", "1", "-m", "300MB", "--", "sleep", "60") as script:
+def test_no_scheduler_or_worker_outlives_a_script_that_is_killed(
+    commands: Path, eventually: Callable[..., Any], has_ended: Callable[[psutil.Process], bool]
+) -> None:
+    with _started("cluster/scheduler-file.sh", "-n", "1", "-m", "300MB", "--", "sleep", "50") as script:
         eventually(lambda: "Registered to" in _read("scheduler.json.logs/worker-1.log"))
-        started = psutil.Process(script.pid).children(recursive=True)
+        started = {process: process.cmdline() for process in psutil.Process(script.pid).children(recursive=True)}
+        assert sum("distributed.cli" in " ".join(words) for words in started.values()) >= 2
         script.kill()
-        dask = [process for process in started if "distributed" in " ".join(process.cmdline())]
-        assert len(dask) >= 2
-        _, alive = psutil.wait_procs(dask, timeout=20)
-        assert alive == []
-        psutil.wait_procs([_end(process) for process in started if process.is_running()], timeout=10)
+        (command,) = (process for process, words in started.items() if words == ["sleep", "50"])
+        eventually(lambda: all(has_ended(process) for process in started if process != command), within_s=20)
+        command.kill()
 
 
 def test_a_scheduler_file_that_is_there_is_not_taken_over(run: Run, commands: Path) -> None:
@@ -215,7 +216,7 @@ def test_kubernetes_workers_have_the_settings_of_the_package_and_room_for_them()
     worker = _manifest("cluster/kubernetes/daskcluster.yaml")["spec"]["worker"]["spec"]["containers"][0]
     assert {variable["name"]: variable["value"] for variable in worker["env"]} == ENVIRONMENT
     limit = parse_bytes(worker["args"][worker["args"].index("--memory-limit") + 1])
-    assert parse_bytes(worker["resources"]["limits"]["memory"]) >= limit + start.NANNY_BYTES
+    assert parse_bytes(worker["resources"]["limits"]["memory"]) >= limit + slurm.NANNY_BYTES
     assert worker["resources"]["requests"]["memory"] == worker["resources"]["limits"]["memory"]
     assert worker["args"][worker["args"].index("--nthreads") + 1] == "1"
 
@@ -288,11 +289,6 @@ def _manifest(path: str) -> dict[str, Any]:
 
 def _read(path: str) -> str:
     return Path(path).read_text() if Path(path).exists() else ""
-
-
-def _end(process: psutil.Process) -> psutil.Process:
-    process.kill()
-    return process
 
 
 class _started:

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("workers", [4, 2, 1])
 @pytest.mark.parametrize(
     "settings",
-    [{"overlap": "always"}, {"overlap": "never"}, {"multi_class": "ovr", "tol": 0.2, "max_rounds": 1}],
-    ids=["shared-always", "shared-never", "ovr"],
+    [{"multi_class": "shared"}, {"multi_class": "ovr", "tol": 0.2, "max_rounds": 1}],
+    ids=["shared", "ovr"],
 )
 def test_the_number_of_workers_changes_no_bit(farm, client, data, tmp_path, trained, reference, workers, settings):
     farm.scale(client, workers)

@@ -42,7 +42,7 @@ def test_a_master_killed_while_it_writes_a_checkpoint_resumes_to_the_same_bits(
     assert not (run / "exchange").exists()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_master_killed_at_any_time_resumes_to_the_same_bits(
     farm, client, nursery, data, tmp_path, reference, seed, until
 ):
@@ -55,7 +55,7 @@ def test_a_master_killed_at_any_time_resumes_to_the_same_bits(
             "master", data=data, run=run, scheduler=farm.address, resume=resume, settings=SETTINGS, log=log
         )
         if killed < 3:
-            time.sleep(chance.uniform(0.1, 1.5))
+            time.sleep(chance.uniform(0.05, 1.0))
             os.kill(pid, signal.SIGKILL)
             killed += 1
         ended = nursery.wait(pid)
@@ -101,8 +101,8 @@ def test_the_command_ends_with_its_workers_and_can_be_resumed(data, tmp_path, re
 
 
 COMMAND = [sys.executable, "-m", "mllkm_scale.cli"]
-OPTIONS = ["--tol", "0.0001", "--overlap", "always", "--jobs", "1", "--memory", "1GB"]
-COMMANDED: dict[str, Any] = {"tol": 1e-4, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+OPTIONS = ["--tol", "1e-6", "--overlap", "always", "--jobs", "1", "--memory", "1GB"]
+COMMANDED: dict[str, Any] = {"tol": 1e-6, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
 
 
 @pytest.fixture(scope="module")

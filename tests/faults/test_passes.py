@@ -126,7 +126,7 @@ def test_a_range_that_was_taken_is_not_done_again_when_its_worker_dies(crew, tmp
 
 def test_results_that_are_lost_again_and_again_end_the_pass(client, farm, tmp_path):
     farm.scale(client, 2)
-    crew = DaskCrew(client, tmp_path, timeout_s=4.0)
+    crew = DaskCrew(client, tmp_path, timeout_s=2.0)
 
     class Deadly:
         def __reduce__(self):
@@ -134,7 +134,7 @@ def test_results_that_are_lost_again_and_again_end_the_pass(client, farm, tmp_pa
             return str, ()
 
     started = time.monotonic()
-    with pytest.raises(ClusterError, match=r"units 3 to 3: no result for 4 s"):
+    with pytest.raises(ClusterError, match=r"units 3 to 3: no result for 2 s"):
         results(crew, work_of(lambda unit: Deadly() if unit == 3 else unit))
     assert time.monotonic() - started < 20
 

@@ -44,8 +44,10 @@ def test_the_combined_gram_is_the_signed_weighted_sum(block, restricted):
     np.testing.assert_allclose(block.gram(WEIGHTS), expected, **EXACT)
 
 
-def test_columns_of_the_gram_can_be_had_alone(block):
+def test_rows_and_columns_of_the_gram_can_be_had_alone(block):
     Q = block.gram(WEIGHTS)
+    part = block.gram(WEIGHTS, slice(4, 11), slice(8, None))
+    np.testing.assert_allclose(part, Q[8:, 4:11], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(block.gram(WEIGHTS, slice(4, 11)), Q[:, 4:11], rtol=1e-12, atol=1e-12)
 
 

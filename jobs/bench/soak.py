@@ -1,0 +1,273 @@
+"""Soak: train again and again while workers and masters are killed; every model must have the same bytes.
+
+    python jobs/bench/soak.py [--data usps] [--rows 3000] [--worker-kills 30] [--master-kills 30] [--workers 2]
+                              [--memory 1GB] [--seed 0] [--time-limit 300]
+
+Each training is `mllkm train --workers N`, a process of its own with worker processes beside it. In some, workers are killed
+with SIGKILL at random times; in the others the master is, and then resumed. A model with other bytes than those of one
+undisturbed training without workers is a failure; so are a process that is still there when its master is gone, one whose
+peak memory exceeds the budget, a file that is left behind, and a master that runs longer than the time limit. Writes
+results/soak.json, and exits with 1 after a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import h5py
+import psutil
+from common import load, write
+
+from mllkm_scale.errors import ClusterError
+from mllkm_scale.units import format_bytes, parse_bytes
+
+LOOK_S = 0.1  # between two looks at the processes
+ORPHANS_S = 30.0  # for workers to see that their master is gone
+SETTINGS = {
+    "usps": ["--C", "10", "--scaling", "none", "--gammas", "0.095,0.0465,0.0116,0.0029", "--tol", "0.01"],
+    "mnist": ["--n-components", "50", "--tol", "0.02"],
+}
+ROWS = {"usps": 3000, "mnist": 10_000}
+
+
+class Master:
+    """A training under way, seen from outside: it and all its descendants, with the peak memory of each."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        with (folder / "masters.log").open("ab") as log:
+            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder)}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        self.started = time.monotonic()
+        self.family: dict[int, psutil.Process] = {}
+        self.peaks: Counter[str] = Counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def watch(self, until_s: float) -> bool:
+        """Until so many seconds after its start; whether it is still there then."""
+        while self.process.poll() is None:
+            self.look()
+            left_s = until_s - self.seconds
+            if left_s <= 0:
+                return True
+            time.sleep(min(LOOK_S, left_s))
+        return False
+
+    def look(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            own = psutil.Process(self.process.pid)
+            self.family |= {child.pid: child for child in own.children(recursive=True)}
+        for kind, pid in (("master", self.process.pid), *((kind_of(p), p.pid) for p in self.family.values())):
+            self.peaks[kind] = max(self.peaks[kind], peak_bytes(pid))
+
+    def workers(self) -> list[int]:
+        return [pid for pid, process in self.family.items() if process.is_running() and kind_of(process) == "worker"]
+
+    def orphans(self) -> int:
+        """Descendants that outlive it; they are ended."""
+        _, alive = psutil.wait_procs(list(self.family.values()), timeout=ORPHANS_S)
+        for process in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        return len(alive)
+
+
+def kind_of(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return "worker" if "spawn_main" in " ".join(process.cmdline()) else "helper"
+    return "gone"
+
+
+def peak_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return 0
+
+
+def phase(run: Path) -> str:
+    """What a training is at, by the files that are there for it."""
+    if any(run.glob(".checkpoint*.partial")):
+        return "checkpoint"
+    shared = {path.name.split("-")[0] for path in (run / "exchange").glob("*")}
+    if not shared:
+        return "end" if (run / "model.mllkm").exists() else "start"
+    for name, meaning in (
+        ("reference", "normalise"),
+        ("predictors", "margins"),
+        ("support", "scan"),
+        ("scales", "solve"),
+    ):
+        if name in shared:
+            return meaning
+    return "prepare"
+
+
+class Soak:
+    """All trainings of a soak, and what went wrong."""
+
+    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+        self.arguments, self.folder = arguments, folder
+        self.chance = random.Random(arguments.seed)
+        self.budget = parse_bytes(arguments.memory)
+        self.expected, self.usual_s = b"", 0.0
+        self.peaks: Counter[str] = Counter()
+        self.trainings: list[dict[str, Any]] = []
+        self.failures: list[str] = []
+
+    def landed(self, kind: str) -> int:
+        return sum(len(training["kills"]) for training in self.trainings if training["kind"] == kind)
+
+    def run(self) -> None:
+        self.train("local", 0)
+        self.expected = (self.folder / "run-0" / "model.mllkm").read_bytes()
+        self.train("undisturbed", 0)
+        self.usual_s = self.trainings[-1]["seconds"]
+        wanted = {"worker": self.arguments.worker_kills, "master": self.arguments.master_kills}
+        while left := {kind: n - self.landed(kind) for kind, n in wanted.items() if self.landed(kind) < n}:
+            kind = self.chance.choice(sorted(left))
+            self.train(kind, min(left[kind], self.chance.randint(2, 5)))
+            if len(self.failures) >= 10:
+                return
+
+    def train(self, kind: str, kills: int) -> None:
+        """One training, from its start to its model, with up to so many kills."""
+        number = len(self.trainings)
+        run = self.folder / f"run-{number}"
+        record: dict[str, Any] = {"kind": kind, "kills": [], "masters": 0, "named_errors": 0}
+        self.trainings.append(record)
+        started = time.monotonic()
+        while True:
+            master = Master(self.command(run, kind), self.folder)
+            record["masters"] += 1
+            self.disturb(master, run, kind, kills - len(record["kills"]), record["kills"])
+            if master.watch(self.arguments.time_limit):
+                self.fail(f"training {number} ({kind}): a master ran longer than {self.arguments.time_limit:g} s")
+                os.kill(master.process.pid, signal.SIGKILL)
+                master.process.wait(timeout=10)
+                return
+            for name, size in master.peaks.items():
+                self.peaks[name] = max(self.peaks[name], size)
+                if size > self.budget:
+                    self.fail(f"training {number} ({kind}): a {name} reached {format_bytes(size)}")
+            if orphans := master.orphans():
+                self.fail(f"training {number} ({kind}): {orphans} processes outlived their master")
+            code = master.process.returncode
+            if code == ClusterError.exit_code:  # a named error, and a checkpoint to go on from
+                record["named_errors"] += 1
+            if code not in (0, -signal.SIGKILL, ClusterError.exit_code):
+                self.fail(f"training {number} ({kind}): a master ended with {code}; see masters.log")
+                return
+            if code == 0:
+                break
+        record["seconds"] = time.monotonic() - started
+        self.check(run, number, record)
+
+    def command(self, run: Path, kind: str) -> list[str]:
+        workers = 0 if kind == "local" else self.arguments.workers
+        options = ["--workers", str(workers), "--memory", self.arguments.memory, "--jobs", "1", "--progress", "plain"]
+        resume = ["--resume"] if (run / "checkpoint.npz").exists() else []
+        data, settings = str(self.folder / "train.h5"), SETTINGS[self.arguments.data]
+        return [sys.executable, "-m", "mllkm_scale.cli", "train", data, "--out", str(run), *options, *settings, *resume]
+
+    def disturb(self, master: Master, run: Path, kind: str, kills: int, landed: list[dict[str, Any]]) -> None:
+        """Kill at random times; what ends before its time is left in peace."""
+        if kind == "master" and kills and master.watch(self.chance.uniform(0.0, self.usual_s)):
+            landed.append({"at_s": master.seconds, "phase": phase(run)})
+            os.kill(master.process.pid, signal.SIGKILL)
+            master.process.wait(timeout=10)
+        if kind != "worker":
+            return
+        for _ in range(kills):
+            if not master.watch(master.seconds + self.chance.uniform(0.1, 0.5) * self.usual_s):
+                return
+            workers = master.workers()
+            for pid in self.chance.sample(workers, min(len(workers), self.chance.choice((1, 1, 1, 2)))):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    landed.append({"at_s": master.seconds, "phase": phase(run)})
+
+    def check(self, run: Path, number: int, record: dict[str, Any]) -> None:
+        """The model, and that nothing else was left."""
+        record["same_bytes"] = not self.expected or (run / "model.mllkm").read_bytes() == self.expected
+        if not record["same_bytes"]:
+            self.fail(f"training {number} ({record['kind']}): the model has other bytes")
+        if left := [path.name for path in run.iterdir() if path.name == "exchange" or path.name.startswith(".")]:
+            self.fail(f"training {number} ({record['kind']}): it left {', '.join(left)}")
+        kills = ", ".join(f"{kill['phase']} {kill['at_s']:.0f} s" for kill in record["kills"]) or "none"
+        print(f"training {number} ({record['kind']}): {record['seconds']:.0f} s, kills: {kills}", flush=True)
+
+    def fail(self, what: str) -> None:
+        self.failures.append(what)
+        print(f"FAILURE: {what}", flush=True)
+
+    def record(self) -> dict[str, Any]:
+        kills = {kind: [kill for t in self.trainings if t["kind"] == kind for kill in t["kills"]] for kind in KILLED}
+        return {
+            "setting": vars(self.arguments),
+            "kills": {kind: len(found) for kind, found in kills.items()},
+            "kills_by_phase": {kind: Counter(kill["phase"] for kill in found) for kind, found in kills.items()},
+            "mismatches": sum(not training.get("same_bytes", True) for training in self.trainings),
+            "named_errors": sum(training["named_errors"] for training in self.trainings),
+            "peak_bytes": dict(self.peaks),
+            "budget_bytes": self.budget,
+            "failures": self.failures,
+            "trainings": self.trainings,
+        }
+
+
+KILLED = ("worker", "master")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", choices=sorted(SETTINGS), default="usps")
+    parser.add_argument(
+        "--rows", type=int, default=0, help="first training rows (default: 3000 of usps, 10000 of mnist)"
+    )
+    parser.add_argument("--worker-kills", type=int, default=30)
+    parser.add_argument("--master-kills", type=int, default=30)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory", default="1GB", help="budget of every process")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds after which a master counts as hung")
+    arguments = parser.parse_args()
+    arguments.rows = arguments.rows or ROWS[arguments.data]
+    arrays = load(arguments.data)
+    with tempfile.TemporaryDirectory() as folder:
+        with h5py.File(Path(folder) / "train.h5", "w") as file:
+            file["X"], file["y"] = arrays["X"][: arguments.rows], arrays["y"][: arguments.rows]
+        del arrays
+        soak = Soak(arguments, Path(folder))
+        started = time.perf_counter()
+        soak.run()
+        record = soak.record() | {"seconds": time.perf_counter() - started}
+        if soak.failures:
+            print((Path(folder) / "masters.log").read_text(errors="replace")[-10_000:])
+    peaks = ", ".join(f"{name} {format_bytes(size)}" for name, size in sorted(soak.peaks.items()))
+    print(
+        f"{len(soak.trainings)} trainings in {record['seconds']:.0f} s, {record['kills']['worker']} workers and"
+        f" {record['kills']['master']} masters killed, {record['mismatches']} models with other bytes,"
+        f" {record['named_errors']} named errors; peaks: {peaks} of {arguments.memory}"
+    )
+    print(f"kills by phase: { {kind: dict(found) for kind, found in record['kills_by_phase'].items()} }")
+    print(f"written: {write('soak', record)}")
+    if soak.failures:
+        sys.exit(f"{len(soak.failures)} failures")
+
+
+if __name__ == "__main__":
+    main()

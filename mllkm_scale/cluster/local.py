@@ -1,0 +1,106 @@
+"""A cluster on this machine: a scheduler in this process, worker processes beside it, all on 127.0.0.1."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mllkm_scale.cluster.settings import (
+    BLAS_THREADS,
+    LOOPBACK,
+    WORKER_MEMORY,
+    Patience,
+    close,
+    dashboard_of,
+    reason,
+    silence,
+)
+from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.errors import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["dask_setup", "open_local", "refuse_imported_main"]
+
+
+def dask_setup(worker: Any) -> None:
+    """Called by dask in each worker process that `open_local` starts.
+
+    Ctrl-C reaches every process of a terminal. The master takes it as a wish to end at the next safe point, for
+    which it still needs its workers; they end with it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack) -> Client:
+    import dask
+    from distributed import Client, LocalCluster
+
+    _require_file_of_main()
+    settings = WORKER_MEMORY | {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
+    address, dashboard = dashboard_of(spec)
+    try:
+        with _single_threaded_environment(), silence(), dask.config.set(settings):
+            cluster = LocalCluster(
+                n_workers=spec.workers,
+                threads_per_worker=spec.threads_per_worker,
+                processes=True,
+                host=LOOPBACK,
+                memory_limit=memory_budget,
+                local_directory=spec.local_directory,
+                dashboard_address=address,
+                scheduler_kwargs={"dashboard": dashboard},
+                silence_logs=logging.ERROR,
+                env={"NUMBA_NUM_THREADS": "1"},
+                config=WORKER_MEMORY,  # for workers that are started again, when `settings` is over
+                preload=[__name__],  # for dask_setup
+                death_timeout=patience.left_s,
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the worker processes could not be started on this machine ({reason(error)}): a script that trains must"
+            " do so under `if __name__ == '__main__':`, for each worker imports it; otherwise ask for fewer workers, or"
+            " train without"
+        ) from error
+    opened.callback(close, cluster)
+    client = Client(cluster, timeout=patience.left_s)
+    opened.callback(close, client)
+    return client
+
+
+def refuse_imported_main() -> None:
+    # A worker process imports the main program. If that opens a cluster outside of `if __name__ == "__main__"`, it
+    # arrives here again, in the worker; the message of the master, whose worker then fails, follows this one.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(
+            "mllkm-scale: a worker process came to the start of the training while it imported the main program: put"
+            " the training under `if __name__ == '__main__':`"
+        )
+
+
+def _require_file_of_main() -> None:
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is None and file is not None and not Path(file).exists():
+        raise ClusterError(f"the workers import the main program, which is {file}: write it to a file, and run that")
+
+
+@contextmanager
+def _single_threaded_environment() -> Iterator[None]:
+    """One BLAS thread in the processes started meanwhile, whatever the user's environment says; then as before."""
+    before = dict(os.environ)
+    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
+    try:
+        yield
+    finally:  # dask has added variables of its own
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})

@@ -1,0 +1,126 @@
+"""A scheduler in this process, and one SLURM job a worker, through dask-jobqueue."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mllkm_scale.cluster.settings import (
+    BLAS_THREADS,
+    WORKER_MEMORY,
+    Patience,
+    close,
+    count,
+    dashboard_of,
+    reason,
+    silence,
+    wait_for_a_worker,
+)
+from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.errors import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["open_slurm"]
+
+NANNY_BYTES = 200_000_000  # the process beside a worker that watches over it: 60 MB were measured
+REPLACE_S = 30.0  # between two looks at whether jobs have ended
+
+
+def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack) -> Client:
+    try:
+        from dask_jobqueue.slurm import SLURMCluster
+    except ImportError as error:
+        raise ClusterError('a cluster of kind "slurm" needs dask-jobqueue: pip install "mllkm-scale[slurm]"') from error
+    from distributed import Client
+
+    if shutil.which("sbatch") is None:
+        raise ClusterError("sbatch is not on the PATH: train on a machine from which jobs are submitted to SLURM")
+    address, dashboard = dashboard_of(spec)
+    environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_MEMORY)
+    try:
+        with silence():
+            cluster = SLURMCluster(
+                cores=spec.threads_per_worker,
+                processes=1,
+                memory=memory_budget,
+                job_mem=f"{math.ceil((memory_budget + NANNY_BYTES) / 2**20)}M",
+                queue=spec.queue,
+                account=spec.account,
+                walltime=spec.walltime,
+                interface=spec.interface,
+                local_directory=shlex.quote(spec.local_directory) if spec.local_directory else None,
+                python=shlex.quote(sys.executable),
+                job_name="mllkm-worker",
+                job_extra_directives=list(spec.directives),
+                job_script_prologue=[f"export {name}={value}" for name, value in environment.items()],
+                # The limit once more, since dask-jobqueue rounds its own to three digits, upwards too.
+                worker_extra_args=["--memory-limit", str(memory_budget), "--no-dashboard"],
+                scheduler_options={"dashboard_address": address, "dashboard": dashboard},
+                silence_logs=logging.ERROR,
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ClusterError(
+            f"the scheduler could not be started on this machine ({reason(error)}): correct interface or"
+            " dashboard_address, or dask's configuration"
+        ) from error
+    opened.callback(close, cluster)
+    _require_accepted(cluster.job_script(), min(60.0, patience.left_s))
+    opened.enter_context(_jobs(cluster, spec.workers or 0))
+    client = Client(cluster, timeout=patience.left_s)
+    opened.callback(close, client)
+    wait_for_a_worker(
+        client,
+        patience,
+        f"none of {count(spec.workers or 0, 'SLURM job')} has started a worker after {patience.total_s:.0f} s:"
+        " `squeue` says what they wait for, their output why they ended; ask for less, or wait longer",
+    )
+    return client
+
+
+def _require_accepted(script: str, timeout_s: float) -> None:
+    """Have SLURM judge the job first: otherwise all that is seen of a refused one is a worker that does not come."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "worker.sh")
+        file.write_text(script, encoding="utf-8")
+        command = ["sbatch", "--test-only", str(file)]
+        try:
+            judged = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(
+                f"sbatch has not answered after {timeout_s:.0f} s: see with `sinfo` that SLURM is well, and try again"
+            ) from error
+    if judged.returncode != 0:
+        said = " ".join(judged.stderr.split()) or f"exit code {judged.returncode}"
+        raise ClusterError(
+            f"SLURM refuses the workers' jobs ({said}): correct queue, account, walltime, directives or memory budget"
+        )
+
+
+@contextmanager
+def _jobs(cluster: Any, number: int) -> Iterator[None]:
+    """As many jobs as asked for; one that has ended, because its time was up, is followed by another."""
+    from tornado.ioloop import PeriodicCallback
+
+    cluster.scale(jobs=number)
+    again = PeriodicCallback(lambda: cluster.scale(jobs=number), 1000 * REPLACE_S)
+    cluster.loop.add_callback(again.start)
+    try:
+        yield
+    finally:
+        cluster.loop.add_callback(again.stop)
+
+
+def _as_environment(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings of dask as the variables it reads them from."""
+    return {"DASK_" + key.replace(".", "__").upper(): str(value) for key, value in settings.items()}
