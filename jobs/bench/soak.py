@@ -1,12 +1,12 @@
 """Soak: train again and again while workers and masters are killed; every model must have the same bytes.
 
-    python jobs/bench/soak.py [--data usps] [--rows 3000] [--worker-kills 30] [--master-kills 30] [--workers 2]
+    python jobs/bench/soak.py [--data usps] [--rows 2000] [--worker-kills 30] [--master-kills 30] [--workers 2]
                               [--memory 1GB] [--seed 0] [--time-limit 300]
 
-Each training is `mllkm train --workers N`, a process of its own with worker processes beside it. In some, workers are killed
-with SIGKILL at random times; in the others the master is, and then resumed. A model with other bytes than those of one
-undisturbed training without workers is a failure; so are a process that is still there when its master is gone, one whose
-peak memory exceeds the budget, a file that is left behind, and a master that runs longer than the time limit. Writes
+Each training is `mllkm train --workers N`, a process of its own with worker processes beside it. In some, workers are
+killed with SIGKILL at random times; in the others the master is, and then resumed. A model with other bytes than those
+of one undisturbed training without workers is a failure. So are a process that outlives its master, one whose peak
+memory exceeds the budget, a file that is left behind, and a master that runs longer than the time limit. Writes
 results/soak.json, and exits with 1 after a failure.
 """
 
@@ -32,19 +32,30 @@ from common import load, write
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.units import format_bytes, parse_bytes
 
-LOOK_S = 0.1  # between two looks at the processes
+LOOK_S = 0.2  # between two looks at the processes
 ORPHANS_S = 30.0  # for workers to see that their master is gone
 SETTINGS = {
     "usps": ["--C", "10", "--scaling", "none", "--gammas", "0.095,0.0465,0.0116,0.0029", "--tol", "0.01"],
     "mnist": ["--n-components", "50", "--tol", "0.02"],
 }
-ROWS = {"usps": 3000, "mnist": 10_000}
+ROWS = {"usps": 2000, "mnist": 10_000}
+MOST_MASTERS = 30  # of one training: more would be one that does not come to an end
+KILLED = ("worker", "master")
+PHASES = {  # by the stems of files in the exchange, those that are there for the shortest time first
+    "reference": "normalise",
+    "predictors": "margins",
+    "support": "scan",
+    "scales": "solve",
+    "prepared": "prepare",
+}
+PASSES = ("normalise", "margins", "scan")  # in which the workers are busy
 
 
 class Master:
     """A training under way, seen from outside: it and all its descendants, with the peak memory of each."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
+        self.folder = folder
         with (folder / "masters.log").open("ab") as log:
             environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder)}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -70,25 +81,45 @@ class Master:
         with contextlib.suppress(psutil.NoSuchProcess):
             own = psutil.Process(self.process.pid)
             self.family |= {child.pid: child for child in own.children(recursive=True)}
-        for kind, pid in (("master", self.process.pid), *((kind_of(p), p.pid) for p in self.family.values())):
-            self.peaks[kind] = max(self.peaks[kind], peak_bytes(pid))
+        kinds = {self.process.pid: "master"} | {pid: kind_of(process) for pid, process in self.family.items()}
+        for pid, kind in kinds.items():
+            if size := peak_bytes(pid):
+                self.peaks[kind] = max(self.peaks[kind], size)
 
     def workers(self) -> list[int]:
-        return [pid for pid, process in self.family.items() if process.is_running() and kind_of(process) == "worker"]
+        return [pid for pid, process in self.family.items() if kind_of(process) == "worker"]
+
+    def kill(self) -> None:
+        self.look()
+        self.process.kill()
+        self.process.wait(timeout=10)
 
     def orphans(self) -> int:
-        """Descendants that outlive it; they are ended."""
-        _, alive = psutil.wait_procs(list(self.family.values()), timeout=ORPHANS_S)
+        """Descendants that outlive it, seen before or not; they are ended."""
+        deadline = time.monotonic() + ORPHANS_S
+        while (alive := processes_of(self.folder)) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
         for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         return len(alive)
 
 
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Processes whose temporary files go to the folder of the soak: masters and all that comes of them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get("TMPDIR") == str(folder):
+                found.append(process)
+    return found
+
+
 def kind_of(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
-        return "worker" if "spawn_main" in " ".join(process.cmdline()) else "helper"
-    return "gone"
+        if process.is_running() and "spawn_main" in " ".join(process.cmdline()):
+            return "worker"
+    return "helper"
 
 
 def peak_bytes(pid: int) -> int:
@@ -103,17 +134,10 @@ def phase(run: Path) -> str:
     if any(run.glob(".checkpoint*.partial")):
         return "checkpoint"
     shared = {path.name.split("-")[0] for path in (run / "exchange").glob("*")}
-    if not shared:
-        return "end" if (run / "model.mllkm").exists() else "start"
-    for name, meaning in (
-        ("reference", "normalise"),
-        ("predictors", "margins"),
-        ("support", "scan"),
-        ("scales", "solve"),
-    ):
+    for name, meaning in PHASES.items():
         if name in shared:
             return meaning
-    return "prepare"
+    return "end" if (run / "model.mllkm").exists() else "start"
 
 
 class Soak:
@@ -132,15 +156,19 @@ class Soak:
         return sum(len(training["kills"]) for training in self.trainings if training["kind"] == kind)
 
     def run(self) -> None:
-        self.train("local", 0)
-        self.expected = (self.folder / "run-0" / "model.mllkm").read_bytes()
-        self.train("undisturbed", 0)
-        self.usual_s = self.trainings[-1]["seconds"]
+        for kind in ("local", "undisturbed"):
+            self.train(kind, 0)
+            if self.failures:
+                return
+            self.expected = (self.folder / "run-0" / "model.mllkm").read_bytes()
+            self.usual_s = self.trainings[-1]["seconds"]
         wanted = {"worker": self.arguments.worker_kills, "master": self.arguments.master_kills}
         while left := {kind: n - self.landed(kind) for kind, n in wanted.items() if self.landed(kind) < n}:
             kind = self.chance.choice(sorted(left))
             self.train(kind, min(left[kind], self.chance.randint(2, 5)))
-            if len(self.failures) >= 10:
+            if len(self.trainings) > 5 + sum(wanted.values()):
+                self.fail("the kills do not land")
+            if self.failures:
                 return
 
     def train(self, kind: str, kills: int) -> None:
@@ -150,31 +178,37 @@ class Soak:
         record: dict[str, Any] = {"kind": kind, "kills": [], "masters": 0, "named_errors": 0}
         self.trainings.append(record)
         started = time.monotonic()
-        while True:
+        for _ in range(MOST_MASTERS):
             master = Master(self.command(run, kind), self.folder)
             record["masters"] += 1
-            self.disturb(master, run, kind, kills - len(record["kills"]), record["kills"])
-            if master.watch(self.arguments.time_limit):
-                self.fail(f"training {number} ({kind}): a master ran longer than {self.arguments.time_limit:g} s")
-                os.kill(master.process.pid, signal.SIGKILL)
-                master.process.wait(timeout=10)
-                return
-            for name, size in master.peaks.items():
-                self.peaks[name] = max(self.peaks[name], size)
-                if size > self.budget:
-                    self.fail(f"training {number} ({kind}): a {name} reached {format_bytes(size)}")
-            if orphans := master.orphans():
-                self.fail(f"training {number} ({kind}): {orphans} processes outlived their master")
-            code = master.process.returncode
-            if code == ClusterError.exit_code:  # a named error, and a checkpoint to go on from
-                record["named_errors"] += 1
-            if code not in (0, -signal.SIGKILL, ClusterError.exit_code):
-                self.fail(f"training {number} ({kind}): a master ended with {code}; see masters.log")
-                return
+            killed = self.disturb(master, run, kind, kills - len(record["kills"]), record["kills"])
+            code = self.outcome(master, f"training {number} ({kind})")
             if code == 0:
-                break
-        record["seconds"] = time.monotonic() - started
-        self.check(run, number, record)
+                record["seconds"] = time.monotonic() - started
+                self.check(run, number, record)
+                return
+            if code is None:
+                return
+            if code == ClusterError.exit_code and kind == "worker":  # a named error, which can be resumed
+                record["named_errors"] += 1
+            elif not killed:
+                self.fail(f"training {number} ({kind}): a master ended with {code}")
+                return
+        self.fail(f"training {number} ({kind}): {MOST_MASTERS} masters did not bring it to an end")
+
+    def outcome(self, master: Master, name: str) -> int | None:
+        """The exit code of a master, when all its processes are gone; None for one that had to be ended."""
+        hung = master.watch(self.arguments.time_limit)
+        if hung:
+            self.fail(f"{name}: a master ran longer than {self.arguments.time_limit:g} s")
+            master.kill()
+        for kind, size in master.peaks.items():
+            self.peaks[kind] = max(self.peaks[kind], size)
+            if size > self.budget:
+                self.fail(f"{name}: a {kind} reached {format_bytes(size)}")
+        if orphans := master.orphans():
+            self.fail(f"{name}: {orphans} processes outlived their master")
+        return None if hung else master.process.returncode
 
     def command(self, run: Path, kind: str) -> list[str]:
         workers = 0 if kind == "local" else self.arguments.workers
@@ -183,22 +217,32 @@ class Soak:
         data, settings = str(self.folder / "train.h5"), SETTINGS[self.arguments.data]
         return [sys.executable, "-m", "mllkm_scale.cli", "train", data, "--out", str(run), *options, *settings, *resume]
 
-    def disturb(self, master: Master, run: Path, kind: str, kills: int, landed: list[dict[str, Any]]) -> None:
-        """Kill at random times; what ends before its time is left in peace."""
-        if kind == "master" and kills and master.watch(self.chance.uniform(0.0, self.usual_s)):
-            landed.append({"at_s": master.seconds, "phase": phase(run)})
-            os.kill(master.process.pid, signal.SIGKILL)
-            master.process.wait(timeout=10)
-        if kind != "worker":
-            return
-        for _ in range(kills):
-            if not master.watch(master.seconds + self.chance.uniform(0.1, 0.5) * self.usual_s):
-                return
-            workers = master.workers()
-            for pid in self.chance.sample(workers, min(len(workers), self.chance.choice((1, 1, 1, 2)))):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                    landed.append({"at_s": master.seconds, "phase": phase(run)})
+    def disturb(self, master: Master, run: Path, kind: str, kills: int, landed: list[dict[str, Any]]) -> bool:
+        """Kill at random times, and say whether the master was killed; what ends before its time is left in peace."""
+        if kind == "master" and kills > 0:
+            # Early times are likelier: a training that was resumed is over sooner.
+            if master.watch(self.chance.betavariate(1, 2) * self.usual_s):
+                landed.append({"at_s": master.seconds, "phase": phase(run)})
+                master.kill()
+                return True
+        elif kind == "worker":
+            for _ in range(kills):
+                if not master.watch(master.seconds + self.chance.uniform(0.1, 0.5) * self.usual_s):
+                    break
+                if self.chance.random() < 0.5:
+                    self.await_pass(master, run)
+                workers = master.workers()
+                for pid in self.chance.sample(workers, min(len(workers), self.chance.choice((1, 1, 1, 2)))):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        landed.append({"at_s": master.seconds, "phase": phase(run)})
+        return False
+
+    def await_pass(self, master: Master, run: Path) -> None:
+        """Until the workers have something to do."""
+        deadline = time.monotonic() + self.usual_s
+        while phase(run) not in PASSES and master.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def check(self, run: Path, number: int, record: dict[str, Any]) -> None:
         """The model, and that nothing else was left."""
@@ -229,15 +273,10 @@ class Soak:
         }
 
 
-KILLED = ("worker", "master")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=sorted(SETTINGS), default="usps")
-    parser.add_argument(
-        "--rows", type=int, default=0, help="first training rows (default: 3000 of usps, 10000 of mnist)"
-    )
+    parser.add_argument("--rows", type=int, default=0, help="first training rows: 2000 of usps, 10000 of mnist")
     parser.add_argument("--worker-kills", type=int, default=30)
     parser.add_argument("--master-kills", type=int, default=30)
     parser.add_argument("--workers", type=int, default=2)

@@ -33,7 +33,9 @@ Value = TypeVar("Value", bound=Shareable)
 
 _POLL_S = 0.2  # between two looks at whether to go on
 _LOOK_S = 2.0  # between two looks at who the workers are
+_USABLE = 0.95  # of a worker's limit: beyond it, dask starts the worker again
 _ANSWER_S = 10.0  # for an answer of the scheduler
+_FETCH_S = 2.0  # for a result that is there; then it is asked for again, and more patiently
 _GONE = ("closing", "closed")  # a client that has given up its scheduler
 
 
@@ -72,6 +74,7 @@ class DaskCrew:
         self.address = str(client.scheduler.address) if client.scheduler is not None else "?"
         self.exchange, self.pace = Exchange(folder), Pace()
         self.threads: dict[str, int] = {}  # of each worker, at last sight
+        self.n_paused = 0  # of these workers
         self._looked_s = -_LOOK_S
         self._busy_s = self._waited_s = 0.0
         self._lost = self._passes = 0
@@ -135,9 +138,10 @@ class DaskCrew:
         except Exception:  # whatever it is, whoever waits for a result will see whether the scheduler is lost
             return
         self.threads = {address: worker["nthreads"] for address, worker in info["workers"].items()}
+        self.n_paused = sum(worker["status"] == "paused" for worker in info["workers"].values())
         for address in self.threads.keys() - before.keys():
             limit, needed = info["workers"][address]["memory_limit"], self.worker_bytes(self.threads[address])
-            if limit and limit < needed:
+            if limit and _USABLE * limit < needed:
                 raise BudgetError(
                     f"worker {address} has a memory limit of {format_bytes(limit)}, and the plan needs"
                     f" {format_bytes(needed)} for its {self.threads[address]} threads: start it with a larger"
@@ -204,9 +208,10 @@ class DaskPass(Generic[Result]):
 
     def _wait(self, i: int) -> Done[Result]:
         """The result of a range, however often its worker dies."""
-        deadline = time.monotonic() + self.crew.timeout_s
+        deadline, patience_s = time.monotonic() + self.crew.timeout_s, _FETCH_S
         while True:
-            outcome = self._fetch(i, deadline)
+            outcome = self._fetch(i, deadline, patience_s)
+            patience_s *= 2
             if isinstance(outcome, Done):
                 return outcome
             if self._futures[i].status != "error":
@@ -216,8 +221,12 @@ class DaskPass(Generic[Result]):
             else:
                 raise self._failure(i, outcome) from outcome
 
-    def _fetch(self, i: int, deadline: float) -> Done[Result] | Exception:
-        """What became of a range; not fetched anew for each look at the time, or a large result would never come."""
+    def _fetch(self, i: int, deadline: float, patience_s: float) -> Done[Result] | Exception:
+        """What became of a range.
+
+        A large result takes its time, and must not be asked for again with each look at the clock. But a scheduler that
+        asks a dead worker for it goes on to do so for half a minute, while another has long done it again.
+        """
         client: Any = self.crew.client
         future = self._futures[i]
 
@@ -230,9 +239,16 @@ class DaskPass(Generic[Result]):
         if client.status in _GONE:
             raise self.crew.scheduler_lost()
         fetched = asyncio.run_coroutine_threadsafe(outcome(), client.loop.asyncio_loop)
+        latest = None
         try:
             while not wait([fetched], timeout=_POLL_S).done:
                 self._go_on_waiting(i, deadline)
+                if not future.done():
+                    latest = None
+                elif latest is None:
+                    latest = time.monotonic() + patience_s
+                elif time.monotonic() > latest:
+                    return TimeoutError(f"not fetched within {patience_s:g} s")
             return fetched.result()
         finally:
             fetched.cancel()
@@ -244,10 +260,11 @@ class DaskPass(Generic[Result]):
         if self.crew.client.status in _GONE or (late and self.crew.client.status != "running"):
             raise self.crew.scheduler_lost()
         if late:
+            paused = f", {self.crew.n_paused} of them paused for lack of memory" if self.crew.n_paused else ""
             raise ClusterError(
                 f"{self.work.describe(self.ranges[i])}: no result for {self.crew.timeout_s:g} s;"
-                f" {len(self.crew.threads)} workers are at the scheduler {self.crew.address}: start workers, or give a"
-                " longer worker_timeout, and resume"
+                f" {len(self.crew.threads)} workers are at the scheduler {self.crew.address}{paused}: start workers, or"
+                " give a longer worker_timeout, and resume"
             )
 
     def _failure(self, i: int, error: Exception) -> ClusterError:

@@ -2,24 +2,23 @@
 
     f_k(z) = sum_l f_kl(z_l)        f_kl(t): one lookup in the cells of feature l, one polynomial a class
 
-The tables are off by at most a stated deviation, for any row. They are made when a model first predicts, are bounded
-in bytes, and are never stored. Where they cannot be made, or do not pay, the direct form is used.
+The tables are off by at most a stated deviation, whatever the row, and are bounded in bytes.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.model.additive_cells import DEGREES, Cells, NotTabulated, make_cells
-from mllkm_scale.model.additive_lookup import add_tables
+from mllkm_scale.model.additive_cells import DEGREES, Cells, NotTabulated, require_finite_cells
+from mllkm_scale.model.additive_lookup import add_tables, bucket
+from mllkm_scale.model.additive_pieces import piece_cells
 from mllkm_scale.model.additive_shapes import Shapes, require_componentwise, rounding
+from mllkm_scale.model.additive_smooth import smooth_cells
 from mllkm_scale.model.blocks import BlockPlan
 from mllkm_scale.team import one_blas_thread
 from mllkm_scale.units import format_bytes
@@ -27,14 +26,14 @@ from mllkm_scale.units import format_bytes
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
 
-__all__ = ["DEVIATION", "MAX_BYTES", "MIN_KERNELS", "AdditiveModel", "Form", "additive_form", "compile_additive"]
+__all__ = ["DEVIATION", "MAX_BYTES", "AdditiveModel", "compile_additive"]
 
 Array = NDArray[Any]
 
 DEVIATION = 1e-6  # the margin is 1
 MAX_BYTES = 64_000_000
-MIN_KERNELS = 16  # with fewer the direct form is as fast, and needs no tables
 ROWS = 256
+_TABLE_BYTES = 8 * 4  # of a feature, besides its cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,25 +44,32 @@ class AdditiveModel:
     ----------
     deviation : float
         Bound on |f_k(z) - its value by tables| over all k and all z.
-    starts : int64 array (d + 1,)
-        The cells of feature l are starts[l] to starts[l + 1].
     edges : array (cells,)
-        Where each cell begins; the first of a feature at minus infinity.
-    records : array (cells, 2 + (degree + 1) K)
-        Origin and factor of the variable, and the polynomials of all classes.
+        Where each cell begins, of all features one after another; the first of a feature at minus infinity.
+    variables : array (cells, 2)
+        Origin and factor of the variable of each cell's polynomials; a cell of zeros has the factor 0.
+    coefficients : array (cells, K, degree + 1)
+    guide, guide_starts, spans : int64 arrays and array (d, 2)
+        Which cells each bucket of the values of a feature holds; see `additive_lookup`.
     """
 
-    map: str
     deviation: float
-    starts: NDArray[np.int64]
     edges: Array
-    records: Array
-    n_machines: int
+    variables: Array
+    coefficients: Array
+    guide: NDArray[np.int64]
+    guide_starts: NDArray[np.int64]
+    spans: Array
+
+    @property
+    def n_machines(self) -> int:
+        """K, the functions of each feature."""
+        return int(self.coefficients.shape[1])
 
     @property
     def n_features(self) -> int:
-        """d, the tables."""
-        return len(self.starts) - 1
+        """d, one table each."""
+        return len(self.spans)
 
     @property
     def cells(self) -> int:
@@ -73,23 +79,26 @@ class AdditiveModel:
     @property
     def bytes(self) -> int:
         """Memory of all tables."""
-        return self.starts.nbytes + self.edges.nbytes + self.records.nbytes
+        arrays = (self.edges, self.variables, self.coefficients, self.guide, self.guide_starts, self.spans)
+        return sum(values.nbytes for values in arrays)
 
     @property
     def degree(self) -> int:
         """Of the polynomials."""
-        return (self.records.shape[1] - 2) // self.n_machines - 1
+        return int(self.coefficients.shape[2]) - 1
 
     def decide(self, Z: Array) -> Array:
         """f of prepared rows Z (n, d), shape (n, K); the bits of a row depend on that row alone."""
         F = np.zeros((len(Z), self.n_machines))
-        add_tables(np.ascontiguousarray(Z, dtype=np.float64), self.starts, self.edges, self.records, F)
+        rows = np.ascontiguousarray(Z, dtype=np.float64)
+        cells = (self.edges, self.variables, self.coefficients)
+        add_tables(rows, self.guide_starts, self.spans, self.guide, *cells, F)
         return F
 
-    def blocks(self, n_features_in: int, n_kernels: int) -> BlockPlan:
-        """In which blocks rows are evaluated."""
+    def blocks(self, n_features_in: int) -> BlockPlan:
+        """In which blocks rows of so many features, as they are given, are evaluated."""
         row_bytes = 8 * (3 * n_features_in + self.n_features + self.n_machines)
-        return BlockPlan(ROWS, n_kernels, ROWS * row_bytes)
+        return BlockPlan(rows=ROWS, kernels=0, block_bytes=ROWS * row_bytes)
 
 
 def compile_additive(model: Model, deviation: float = DEVIATION, *, max_bytes: int = MAX_BYTES) -> AdditiveModel:
@@ -136,80 +145,75 @@ def compile_additive(model: Model, deviation: float = DEVIATION, *, max_bytes: i
             f"rounding alone may move values by {rounded:.2g}, as some gammas are too small or coefficients too large"
             f" for tables within {deviation:.2g}: allow a larger deviation, or use the direct form"
         )
-    tolerance = (deviation - rounded) / d
-    cell_bytes = 8 * (3 + (DEGREES[model.family.map] + 1) * n_machines)
-    max_cells = (max_bytes - 8 * (d + 1)) // cell_bytes
-    tables: list[tuple[Array, Array]] = []
+    tolerance = (1.0 - 1e-9) * (deviation - rounded) / d
+    cells_left = (max_bytes - 8 - d * _TABLE_BYTES) // (8 * (4 + (DEGREES[model.family.map] + 1) * n_machines))
+    tables: list[_Table] = []
     error = rounded
     with one_blas_thread():
         for feature in range(d):
-            left = max_cells - sum(len(edges) for edges, _ in tables) - 2
+            shapes = Shapes.of(model, feature)
             try:
-                cells = make_cells(Shapes.of(model, feature), tolerance, left)
+                cells = _cells(shapes, tolerance, cells_left - 2)
             except NotTabulated as why:
                 raise NotTabulated(
-                    f"tables within {format_bytes(max_bytes)} and {deviation:.2g} are not possible, as feature {feature}"
-                    f" {why}: allow more bytes or a larger deviation, or use the direct form"
+                    f"no tables within {format_bytes(max_bytes)} are off by at most {deviation:.2g}, as feature"
+                    f" {feature} {why}: allow more bytes or a larger deviation, or use the direct form"
                 ) from why
-            tables.append(_packed(cells))
+            tables.append(_table(shapes, cells))
+            cells_left -= len(tables[-1].edges)
             error += cells.error
-    counts = [len(edges) for edges, _ in tables]
+    firsts = np.cumsum([0] + [len(table.edges) for table in tables])
     return AdditiveModel(
-        map=model.family.map,
         deviation=error,
-        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        edges=np.concatenate([edges for edges, _ in tables]),
-        records=np.concatenate([records for _, records in tables]),
-        n_machines=n_machines,
+        edges=np.concatenate([table.edges for table in tables]),
+        variables=np.concatenate([table.variables for table in tables]),
+        coefficients=np.concatenate([table.coefficients for table in tables]),
+        guide=np.concatenate([first + table.guide for first, table in zip(firsts, tables, strict=False)]),
+        guide_starts=np.cumsum([0] + [len(table.guide) for table in tables]),
+        spans=np.array([table.span for table in tables]),
     )
 
 
-def _packed(cells: Cells) -> tuple[Array, Array]:
-    """Edges and records of one table; a cell of zeros at either end."""
-    n, powers, n_machines = cells.coefficients.shape
-    edges = np.concatenate([[-np.inf], cells.edges]) if n else np.array([-np.inf])
-    records = np.zeros((len(edges), 2 + powers * n_machines))
-    records[1 : n + 1, 0] = 0.5 * (cells.edges[1:] + cells.edges[:-1])
-    records[1 : n + 1, 1] = 2.0 / np.diff(cells.edges)
-    records[1 : n + 1, 2:] = cells.coefficients.reshape(n, -1)
-    return edges, records
+def _cells(shapes: Shapes, tolerance: float, max_cells: int) -> Cells:
+    if not len(shapes):
+        return Cells(np.zeros(1), np.zeros((0, DEGREES[shapes.map] + 1, shapes.slopes.shape[1])), 0.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        make = piece_cells if shapes.map in ("linear", "squared") else smooth_cells
+        return require_finite_cells(make(shapes, tolerance, max_cells))
 
 
 @dataclass(frozen=True)
-class Form:
-    """How a model evaluates rows: by tables, or directly if there are none; `reason` says why directly."""
+class _Table:
+    """One feature's part of an `AdditiveModel`."""
 
-    tables: AdditiveModel | None
-    reason: str = ""
-
-
-@dataclass
-class _Slot:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    form: Form | None = None
+    edges: Array
+    variables: Array
+    coefficients: Array
+    guide: NDArray[np.int64]
+    span: tuple[float, float]
 
 
-_slots: WeakKeyDictionary[Model, _Slot] = WeakKeyDictionary()
-_slots_lock = threading.Lock()
+def _table(shapes: Shapes, cells: Cells) -> _Table:
+    """The table of these cells, with a cell of zeros at either end."""
+    n, powers, n_machines = cells.coefficients.shape
+    edges = np.concatenate([[-np.inf], cells.edges]) if n else np.array([-np.inf])
+    variables, coefficients = np.zeros((len(edges), 2)), np.zeros((len(edges), n_machines, powers))
+    variables[1 : n + 1, 0] = 0.5 * (cells.edges[1:] + cells.edges[:-1])
+    variables[1 : n + 1, 1] = 2.0 / np.diff(cells.edges)
+    coefficients[1 : n + 1] = cells.coefficients.transpose(0, 2, 1)
+    span, guide = _guide(shapes, edges)
+    return _Table(edges, variables, coefficients, guide, span)
 
 
-def additive_form(model: Model) -> Form:
-    """The form of a component-wise model, found out once: the tables live as long as the model, beside it.
+def _guide(shapes: Shapes, edges: Array) -> tuple[tuple[float, float], NDArray[np.int64]]:
+    """As many buckets as cells over the range of the anchors, and the first cell of each.
 
-    One thread makes them, and others that ask meanwhile wait for it.
+    Values of bucket j are above all edges of lower buckets and below all edges of higher ones, as the bucket is a
+    monotone function of the value, rounding included.
     """
-    with _slots_lock:
-        slot = _slots.setdefault(model, _Slot())
-    with slot.lock:
-        if slot.form is None:
-            slot.form = _find_form(model)
-        return slot.form
-
-
-def _find_form(model: Model) -> Form:
-    if model.n_kernels < MIN_KERNELS:
-        return Form(None, f"tables pay from {MIN_KERNELS} kernels on")
-    try:
-        return Form(compile_additive(model))
-    except NotTabulated as why:
-        return Form(None, str(why))
+    n_buckets = len(edges)
+    low, high = (float(shapes.anchors.min()), float(shapes.anchors.max())) if len(shapes) else (0.0, 0.0)
+    scale = n_buckets / (high - low) if high - low > 1e-300 * n_buckets else 0.0
+    own = np.array([bucket(edge, low, scale, n_buckets) for edge in edges[1:]], dtype=np.int64)
+    below = np.searchsorted(own, np.arange(n_buckets + 1), side="left")
+    return (low, scale), below

@@ -1,6 +1,6 @@
 """Sums over bumps in one pass over their sorted anchors or edges: the numba loops that make tables.
 
-`decay_states` (exponential): with the anchors c_1 <= ... <= c_j of one gamma to the left of t,
+`decay_states`, `add_decayed` (exponential): with the anchors c_1 <= ... <= c_j of one gamma to the left of t,
 
     sum_j e^(-gamma (t - c_j)) ((t - c_j) a_j + b_j) = e^(-gamma D) (Q_j + D P_j)        D = t - c_j, j the last one
 
@@ -15,9 +15,10 @@ import math
 from typing import Any
 
 import numba
+import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["decay_states", "piece_polynomials"]
+__all__ = ["add_decayed", "decay_states", "piece_polynomials"]
 
 Array = NDArray[Any]
 
@@ -32,6 +33,19 @@ def decay_states(anchors: Array, gamma: float, a: Array, b: Array, P: Array, Q: 
         for k in range(P.shape[1]):
             P[j, k] = decay * P[j - 1, k] + a[j, k]
             Q[j, k] = decay * (Q[j - 1, k] + D * P[j - 1, k]) + b[j, k]
+
+
+@numba.njit(cache=True, nogil=True)
+def add_decayed(points: Array, own: bool, anchors: Array, gamma: float, P: Array, Q: Array, sums: Array) -> None:
+    """sums (n, K) += the sum over the anchors to the left of each point; an anchor at a point counts if `own`."""
+    for i in range(len(points)):
+        t = points[i]
+        j = (np.searchsorted(anchors, t, side="right") if own else np.searchsorted(anchors, t, side="left")) - 1
+        if j >= 0:
+            D = t - anchors[j]
+            decay = math.exp(-gamma * D)
+            for k in range(sums.shape[1]):
+                sums[i, k] += decay * (Q[j, k] + D * P[j, k])
 
 
 @numba.njit(cache=True, nogil=True)

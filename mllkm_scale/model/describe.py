@@ -15,7 +15,7 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.units import format_bytes
 
-__all__ = ["Description", "GammaShare", "HeavyKernel", "describe"]
+__all__ = ["Description", "GammaShare", "HeavyKernel", "TableFacts", "describe"]
 
 LISTED = 10
 
@@ -42,11 +42,26 @@ class HeavyKernel:
 
 
 @dataclass(frozen=True)
+class TableFacts:
+    """The tables of a component-wise model: any f is off by at most `deviation`.
+
+    A row costs `lookups` of a cell, and `multiply_adds`.
+    """
+
+    cells: int
+    bytes: int
+    deviation: float
+    lookups: int
+    multiply_adds: int
+
+
+@dataclass(frozen=True)
 class Description:
     """A model in numbers.
 
     `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what a thread
-    that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h.
+    that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h: by the
+    direct form, where there are `tables`; where there are none `no_tables` says why.
     """
 
     map: str
@@ -67,6 +82,8 @@ class Description:
     block_bytes: int
     multiply_adds: int
     bumps: int
+    tables: TableFacts | None
+    no_tables: str
 
     @property
     def family(self) -> str:
@@ -107,6 +124,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
     componentwise, projection = model.family.componentwise, model.preprocessor.projection
     # Distances, or squared offsets and features; then the coefficients of every machine.
     products = s * d * (2 if componentwise else 1) + K * s * (d + 1)
+    prepared = d_in + (0 if projection is None else d_in * d)
     return Description(
         map=model.family.map,
         componentwise=componentwise,
@@ -124,9 +142,19 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         file_bytes=None if path is None else _file_bytes(Path(path)),
         memory_bytes=sum(values.nbytes for values in model_arrays(model).values()),
         block_bytes=model.blocks.block_bytes,
-        multiply_adds=products + d_in + (0 if projection is None else d_in * d),
+        multiply_adds=products + prepared,
         bumps=s * d if componentwise else s,
+        tables=_table_facts(model, prepared),
+        no_tables=model.form.reason,
     )
+
+
+def _table_facts(model: Model, prepared: int) -> TableFacts | None:
+    tables = model.form.tables
+    if tables is None:
+        return None
+    products = tables.n_features * (1 + tables.n_machines * tables.degree)
+    return TableFacts(tables.cells, tables.bytes, tables.deviation, tables.n_features, products + prepared)
 
 
 def _total_weights(model: Model) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -172,6 +200,18 @@ def _file_bytes(path: Path) -> int:
         raise ModelFileError(f"{path} cannot be read ({error.strerror}): check the path") from error
 
 
+def _cost_lines(facts: Description) -> dict[str, str]:
+    direct = f"{facts.multiply_adds:,} multiply-adds, {facts.bumps:,} bumps"
+    tables = facts.tables
+    if tables is None:
+        return {"cost of a row": direct} | ({"no tables": facts.no_tables} if facts.componentwise else {})
+    return {
+        "cost of a row": f"{tables.multiply_adds:,} multiply-adds, {tables.lookups:,} lookups by tables",
+        "directly": direct,
+        "tables": f"{tables.cells:,} cells, {format_bytes(tables.bytes)}, off by at most {tables.deviation:.1e}",
+    }
+
+
 def _lines(facts: Description) -> list[str]:
     record = facts.certificate
     shown = ", ".join(str(label) for label in facts.classes[:LISTED])
@@ -188,7 +228,7 @@ def _lines(facts: Description) -> list[str]:
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
         "file": "not saved" if facts.file_bytes is None else format_bytes(facts.file_bytes),
         "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} to predict",
-        "cost of a row": f"{facts.multiply_adds:,} multiply-adds, {facts.bumps:,} bumps",
+        **_cost_lines(facts),
         "sha256": facts.checksum,
     }
     lines = [f"{name:<14} {value}" for name, value in fields.items()]

@@ -23,12 +23,14 @@ from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.additive_form import Form, additive_form
+from mllkm_scale.model.additive_shapes import shape_values
 from mllkm_scale.model.blocks import BlockPlan, plan_blocks
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.additive import AdditiveModel, Form
+    from mllkm_scale.model.additive import AdditiveModel
 
 __all__ = ["DirectModel", "Model"]
 
@@ -106,23 +108,15 @@ class Model:
 
     @property
     def form(self) -> Form:
-        """Whether rows are evaluated by tables, which are made when first asked for, or why not."""
-        # numba is loaded only for models that need it.
-        from mllkm_scale.model.additive import Form, additive_form
-
-        return additive_form(self) if self.family.componentwise else Form(None, "global kernels have no tables")
-
-    @property
-    def tables(self) -> AdditiveModel | None:
-        """The tables by which rows are evaluated, or None: then each kernel is."""
-        return self.form.tables if self.family.componentwise else None
+        """By which tables rows are evaluated, or why by none; tables are made when this is first asked for."""
+        return additive_form(self)
 
     @property
     def blocks(self) -> BlockPlan:
         """In which blocks rows are evaluated."""
-        d, tables = self.anchors.shape[1], self.tables
+        d, tables = self.anchors.shape[1], self.form.tables
         if tables is not None:
-            return tables.blocks(self.n_features_in, self.n_kernels)
+            return tables.blocks(self.n_features_in)
         return plan_blocks(self.n_kernels, self.n_features_in, d, self.family.componentwise)
 
     def direct(self) -> DirectModel:
@@ -133,8 +127,8 @@ class Model:
         >>> from mllkm_scale import MLLKMClassifier
         >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
         >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
-        >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().tables is None
-        (['near'], True)
+        >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().form.reason
+        (['near'], 'the direct form was asked for')
         """
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
@@ -166,8 +160,6 @@ class Model:
         >>> bool(np.allclose(sum(parts), model.decision_function(X)))
         True
         """
-        from mllkm_scale.model.additive_shapes import shape_values
-
         return self._flat(shape_values(self, feature, grid))
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
@@ -179,8 +171,8 @@ class Model:
         of BLAS behave at such heights, and is tested; no standard promises it. Between processors or
         libraries the last bits differ; by tables, the values may differ as far as the tables may be off.
 
-        Component-wise models of 16 kernels or more are evaluated by tables, which are off by at most 1e-6
-        (``tables.deviation`` is the proved bound) and are made in the first call; `direct` evaluates every kernel.
+        Component-wise models with many kernels are evaluated by tables that are off by at most 1e-6 (`form` has
+        them and their bound) and are made in the first call; `direct` gives a model that is evaluated exactly.
 
         Parameters
         ----------
@@ -247,7 +239,7 @@ class Model:
     def _scores(self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None) -> NDArray[np.float64]:
         """F (n, K); `first_row` and `name` are for messages."""
         self.require_features(X.shape[1], name)
-        tables, height = self.tables, self.blocks.rows
+        tables, height = self.form.tables, self.blocks.rows
         F = np.empty((len(X), self.n_machines))
 
         def evaluate(start: int) -> None:
@@ -313,8 +305,6 @@ class DirectModel(Model):
 
     @property
     def form(self) -> Form:
-        from mllkm_scale.model.additive import Form
-
         return Form(None, "the direct form was asked for")
 
     def direct(self) -> DirectModel:

@@ -61,6 +61,7 @@ def predict_file(
     Parameters
     ----------
     model : Model
+        ``model.direct()`` to use no tables, here and on the workers.
     source, target : path
         The target ends with .h5 or .hdf5.
     x : str

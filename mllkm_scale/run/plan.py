@@ -17,11 +17,13 @@ from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.kernels.locally_linear import ROW_BLOCK
+from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.mkl.sequential import Settings
 from mllkm_scale.params import Params
-from mllkm_scale.scan.work import block_bytes
+from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.work import block_bytes, component_block_bytes
 from mllkm_scale.team import n_threads
 from mllkm_scale.units import format_bytes
 
@@ -36,6 +38,9 @@ whether there is one.
 
 WORKER_BASE_BYTES = 200_000_000
 """Interpreter and libraries of a dask worker, as measured."""
+
+WORKER_COMPILED_BYTES = 120_000_000
+"""Libraries of the compiled loops, which a worker needs for component-wise scans alone."""
 
 _PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
 
@@ -58,6 +63,7 @@ class Sizes:
     threads: int
     read_bytes: int = 0  # that reading a chunk takes beside the chunk
     projected: bool = False  # whether principal components are taken
+    map: MapName = "gaussian"
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         threads=n_threads(params.n_jobs),
         read_bytes=dataset.buffer_bytes,
         projected=components is not None,
+        map=check_map(params.map),
     )
 
 
@@ -239,7 +246,7 @@ def _scan_bytes(sizes: Sizes, threads: int) -> int:
     """Support rows; then blocks of distances in each thread, or the candidates evaluated again and compared."""
     n_support = _n_support(sizes)
     support = n_support * sizes.n_features * (8 + 4 + 8 + 8) + n_support * sizes.n_outputs * 16
-    blocks = threads * block_bytes(n_support, sizes.n_features)
+    blocks = _block_bytes(sizes, threads)
     candidates = min(Settings.candidates, sizes.n_anchors)
     witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
     moments = sizes.n_outputs * sizes.n_features
@@ -248,20 +255,30 @@ def _scan_bytes(sizes: Sizes, threads: int) -> int:
     return support + max(blocks, pricing, reference)
 
 
+def _block_bytes(sizes: Sizes, threads: int) -> int:
+    """What is made of the support and the anchors to scan in so many threads."""
+    n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
+    if not sizes.componentwise:
+        return threads * block_bytes(n_support, d)
+    tables = component_bytes(n_support, d, K, sizes.map, sizes.n_gammas)
+    return tables + threads * component_block_bytes(d, K, sizes.n_gammas)
+
+
 def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
     """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
     n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
     kernels = min(_EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
-    tasks = threads * max(
-        block_bytes(n_support, d),
-        min(features, 64 << 20) + 3 * _chunk_bytes(sizes),
-        _preparing_bytes(sizes, 1),
-        (64 << 20) if sizes.componentwise else (16 << 20),
+    tasks = max(
+        _block_bytes(sizes, threads),
+        threads * (min(features, 64 << 20) + 3 * _chunk_bytes(sizes)),
+        threads * _preparing_bytes(sizes, 1),
+        threads * ((64 << 20) if sizes.componentwise else (16 << 20)),
     )
+    compiled = WORKER_COMPILED_BYTES if sizes.componentwise else 0
     rows = [
-        ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
+        ("interpreter and libraries", WORKER_BASE_BYTES + compiled, "measured"),
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
         ("support", n_support * (2 * d + K) * 8, f"at most {n_support} support vectors"),

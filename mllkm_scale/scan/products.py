@@ -2,14 +2,15 @@
 
 global (F1):     V = (H * a) X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
                  gamma and class; the distances are shared by all gammas and classes
-component-wise:  by the explicit features, in blocks
+component-wise:  one-dimensional sums (F4), from tables that are made once for a support
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,16 @@ from numpy.typing import NDArray
 from mllkm_scale.crew import PlainArrays
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import squared_distances
-from mllkm_scale.kernels.maps import bumps
+from mllkm_scale.kernels.maps import MapName, bumps
+
+if TYPE_CHECKING:
+    from mllkm_scale.scan.component import ComponentSums
 
 __all__ = ["Support", "scan_block"]
 
 Array = NDArray[Any]
+
+_making = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,26 @@ class Support(PlainArrays):
             parts.append((at, a[at].astype(self.X.dtype), self.X[at]))
         return parts
 
+    def component_sums(self, map: MapName, gammas: Array) -> ComponentSums:
+        """The tables for component-wise kernels of this map; all threads of a process get the same ones."""
+        # Compiled loops take 120 MB of libraries, which a worker that scans global kernels does without.
+        from mllkm_scale.scan.component import ComponentSums
+
+        key = (map, np.asarray(gammas, dtype=np.float64).tobytes())
+        with _making:  # one thread makes them, and the others wait for it
+            made = self._component_sums.get(key)
+            if made is None:
+                made = self._component_sums[key] = ComponentSums.of(map, self.X, self.signed_duals, gammas)
+            return made
+
+    @cached_property
+    def _component_sums(self) -> dict[tuple[MapName, bytes], ComponentSums]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The arrays alone: what was made of them is made again where they arrive."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+
 
 def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:
     """q (anchors, gammas) in double precision; the products run in the precision of the support."""
@@ -79,9 +105,4 @@ def _global_forms(family: Family, anchors: Array, gammas: Array, support: Suppor
 
 
 def _component_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
-    X = support.X.astype(np.float64)
-    q = np.empty((len(anchors), len(gammas)))
-    for g, gamma in enumerate(gammas):
-        kernels = family.kernels(anchors.astype(np.float64), np.full(len(anchors), gamma))
-        q[:, g] = kernels.quadratic_forms(X, support.signed_duals)
-    return q
+    return support.component_sums(family.map, gammas).forms(anchors, family.local_bias)

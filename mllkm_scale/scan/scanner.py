@@ -68,7 +68,7 @@ class Scan:
     def _begin(self) -> Pass[Best]:
         grid, crew, dtype = self.scanner.grid, self.scanner.crew, self.scanner.dtype
         support = Support.of(*self.gather(), dtype)
-        height = block_height(len(support.X), dtype.itemsize)
+        height = block_height(len(support.X), dtype.itemsize, grid.family.componentwise)
         blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height)
         n_duals = int(np.count_nonzero(support.signed_duals))
         flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support.X), n_duals)

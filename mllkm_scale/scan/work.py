@@ -12,19 +12,35 @@ from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.scan.best import Best
+from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.products import Support, scan_block
 
-__all__ = ["BLOCK_BYTES", "Scales", "ScanWork", "block_bytes", "block_height", "scan_flops"]
+__all__ = [
+    "BLOCK_BYTES",
+    "COMPONENT_HEIGHT",
+    "Scales",
+    "ScanWork",
+    "block_bytes",
+    "block_height",
+    "component_block_bytes",
+    "component_bytes",
+    "scan_flops",
+]
 
 Array = NDArray[Any]
 
 BLOCK_BYTES = 8 << 20  # of the distances of one block
+COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
 _LEAST_HEIGHT = 64
 _BUMP_FLOPS = 10  # multiply-adds in the time of a bump
+_SUM_FLOPS = 1500  # and of a one-dimensional sum
+_CLASS_FLOPS = 200  # and of what another class adds to it
 
 
-def block_height(n_support: int, itemsize: int) -> int:
+def block_height(n_support: int, itemsize: int, componentwise: bool = False) -> int:
     """Anchors per block: a function of the problem alone, so that the bits do not depend on the machine."""
+    if componentwise:
+        return COMPONENT_HEIGHT
     return max(_LEAST_HEIGHT, BLOCK_BYTES // (itemsize * max(1, n_support)))
 
 
@@ -34,10 +50,15 @@ def block_bytes(n_support: int, n_features: int) -> int:
     return 3 * height * n_support * 4 + 4 * height * n_features * 8
 
 
+def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) -> int:
+    """Likewise for component-wise kernels, beside the tables that all threads share: anchors, and sums of bumps."""
+    return COMPONENT_HEIGHT * 8 * (4 * n_features + n_gammas * (n_classes + 6))
+
+
 def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n_duals: int) -> float:
     """Multiply-adds for an anchor with all its gammas; `n_duals` counts the nonzero duals of all classes."""
     if family.componentwise:
-        return float(n_gammas * n_features * (2 * _BUMP_FLOPS * n_support + n_duals))
+        return n_gammas * n_features * (_SUM_FLOPS + _CLASS_FLOPS * n_duals / max(1, n_support))
     return float(n_support * n_features + n_gammas * (_BUMP_FLOPS * n_support + n_duals * (n_features + 3)))
 
 

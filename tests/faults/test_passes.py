@@ -104,6 +104,19 @@ def test_a_result_that_takes_long_to_fetch_is_fetched(crew):
     assert results(crew, work_of(lambda unit: Slow() if unit == 3 else unit))[3] == "fetched"
 
 
+def test_a_result_on_a_worker_that_hangs_is_made_again_by_another(crew, client, until):
+    under_way = crew.start(work_of(lambda unit: unit), N_UNITS)
+    until(lambda: not any(client.processing().values()), "all results")
+    hanging = next(iter(client.run(os.getpid).values()))
+    os.kill(hanging, signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        assert [unit for part in under_way for unit in part] == list(range(N_UNITS))
+        assert time.monotonic() - started < 25  # the scheduler would try for longer to reach it
+    finally:
+        os.kill(hanging, signal.SIGKILL)
+
+
 def test_a_range_that_was_taken_is_not_done_again_when_its_worker_dies(crew, tmp_path, client):
     done = tmp_path / "done"
 
@@ -137,6 +150,17 @@ def test_results_that_are_lost_again_and_again_end_the_pass(client, farm, tmp_pa
     with pytest.raises(ClusterError, match=r"units 3 to 3: no result for 2 s"):
         results(crew, work_of(lambda unit: Deadly() if unit == 3 else unit))
     assert time.monotonic() - started < 20
+
+
+def test_a_worker_that_is_paused_is_told_of(own_farm, tmp_path):
+    own_farm.start_worker(memory_limit="100MB")  # less than it holds already
+    with own_farm.client() as client:
+        own_farm.settle(client, 1)
+        crew = DaskCrew(client, tmp_path, timeout_s=2.5)
+        with pytest.raises(
+            ClusterError, match=r"1 workers are at the scheduler \S+, 1 of them paused for lack of memory"
+        ):
+            results(crew, work_of(lambda unit: unit))
 
 
 def test_a_pass_that_is_given_up_is_taken_back(crew, client, tmp_path, until):

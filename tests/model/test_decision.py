@@ -91,19 +91,22 @@ def test_two_classes_are_decided_by_the_sign(make_problem):
 SIZES = [(3, 2, 1), (7, 3, 3), (150, 20, 1), (60, 33, 10), (1200, 5, 1)]
 
 
-@pytest.mark.parametrize("componentwise", [False, True])
+@pytest.mark.parametrize("form", ["global", "component-wise", "by tables"])
 @pytest.mark.parametrize(("n_kernels", "n_features", "n_machines"), SIZES)
 def test_the_bits_of_a_row_depend_neither_on_its_company_nor_on_threads(
-    make_model, n_kernels, n_features, n_machines, componentwise
+    make_model, n_kernels, n_features, n_machines, form, monkeypatch
 ):
+    monkeypatch.setattr("mllkm_scale.model.additive_form.MIN_KERNELS", 1)
     model = make_model(
-        componentwise=componentwise,
+        componentwise=form != "global",
         n_kernels=n_kernels,
         n_features=n_features,
         classes=range(max(2, n_machines)),
         local_bias=0.1,
         n_components=n_features - 1,
     )
+    model = model if form == "by tables" else model.direct()
+    assert (model.form.tables is not None) == (form == "by tables")
     X = np.random.default_rng(1).normal(size=(2 * model.blocks.rows + 5, n_features))
     together = model.decision_function(X)
     for rows in [slice(0, 1), slice(3, 4), slice(1, 20), slice(17, None), slice(None, None, 3)]:
@@ -132,7 +135,7 @@ def test_chunks_give_the_same_bits_as_all_rows_at_once(make_model):
 
 @pytest.mark.parametrize(("componentwise", "n_kernels"), [(False, 20_000), (True, 900)])
 def test_kernels_taken_in_groups_add_up_and_bound_the_memory(make_model, componentwise, n_kernels, monkeypatch):
-    model = make_model(componentwise=componentwise, n_kernels=n_kernels, n_features=12)
+    model = make_model(componentwise=componentwise, n_kernels=n_kernels, n_features=12).direct()
     X = np.random.default_rng(1).normal(size=(64, 12))
     at_once = model.decision_function(X)
     monkeypatch.setattr("mllkm_scale.model.blocks.GROUP_BYTES", 1 << 20)

@@ -62,6 +62,32 @@ def test_the_cost_of_a_row_counts_the_products(make_model):
     assert component.multiply_adds > facts.multiply_adds
 
 
+def test_tables_are_described_beside_the_direct_form(make_model):
+    model = make_model("gaussian", True, 0.5, (1, 2, 3), n_components=3, n_kernels=60)
+    facts, direct = describe(model), describe(model.direct())
+    tables = model.form.tables
+    assert (facts.tables.cells, facts.tables.bytes) == (tables.cells, tables.bytes)
+    assert facts.tables.deviation == tables.deviation <= 1e-6
+    d, d_in, machines, degree = 3, 4, 3, 5
+    assert facts.tables.lookups == d
+    assert facts.tables.multiply_adds == d_in + d_in * d + d * (1 + machines * degree)
+    assert facts.multiply_adds == direct.multiply_adds > 10 * facts.tables.multiply_adds
+    assert json.loads(json.dumps(facts.as_dict(), allow_nan=False))["tables"]["cells"] == tables.cells
+    text = facts.as_text()
+    assert f"cost of a row  {facts.tables.multiply_adds:,} multiply-adds, 3 lookups by tables" in text
+    assert f"directly       {facts.multiply_adds:,} multiply-adds, 180 bumps" in text
+    assert f"tables         {tables.cells:,} cells, " in text
+    assert "off by at most" in text
+
+
+def test_why_there_are_no_tables_is_told_of_component_wise_models(make_model):
+    few = describe(make_model("gaussian", True))
+    assert few.tables is None
+    assert few.no_tables.startswith("tables pay from")
+    assert "no tables      tables pay from" in few.as_text()
+    assert "tables" not in describe(make_model("gaussian")).as_text()
+
+
 def test_text_shows_the_certificate_the_gammas_and_the_heaviest_kernels(make_model):
     model = make_model(classes=tuple(range(12)), scaling="none")
     text = describe(model, heaviest=2).as_text()

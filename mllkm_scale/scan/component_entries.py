@@ -1,0 +1,48 @@
+"""A column of the support as the one-dimensional sums take it: its nonzero duals, sorted by the coordinate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.scan.component_sizes import run_bits
+
+__all__ = ["Entries"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """One entry for each nonzero dual: x_i, its class and a_ik. A sample with duals in two classes is there twice."""
+
+    points: Array
+    classes: Array
+    duals: Array
+    n_classes: int
+    n_samples: int
+
+    @classmethod
+    def of(cls, X: Array, signed_duals: Array) -> list[Entries]:
+        """The entries of every column."""
+        rows, classes = np.nonzero(signed_duals)
+        duals = signed_duals[rows, classes].astype(np.float64)
+        classes = classes.astype(np.int32)
+        n_classes, n_samples = signed_duals.shape[1], len(np.unique(rows))
+        columns = []
+        for column in X.T:
+            points = column[rows].astype(np.float64)
+            order = np.argsort(points, kind="stable")
+            columns.append(cls(points[order], classes[order], duals[order], n_classes, n_samples))
+        return columns
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def run_bits(self, map: MapName, n_gammas: int) -> int:
+        """2^run_bits entries are a run of the tables of this map."""
+        return run_bits(map, self.n_samples, len(self), self.n_classes, n_gammas)

@@ -1,0 +1,83 @@
+"""Sizes of the tables from which component-wise kernels are scanned, and how much memory they take.
+
+Runs are what the sorted column of the support is cut into for the maps `linear`, `squared` and `exponential`; boxes are
+what the line is cut into for `gaussian`. An entry is a nonzero dual.
+"""
+
+from __future__ import annotations
+
+from mllkm_scale.kernels.maps import MapName
+
+__all__ = [
+    "COLUMN_BYTES",
+    "DIRECT_ENTRIES",
+    "MOST_BOXES",
+    "N_TERMS",
+    "REACH",
+    "component_bytes",
+    "n_levels",
+    "n_powers",
+    "run_bits",
+    "table_bytes",
+]
+
+COLUMN_BYTES = 2 << 20  # of the table of a column: longer runs are cheaper than tables beyond the caches
+_RUN_BITS = {"linear": 4, "squared": 4, "exponential": 3}  # 2^3 or 2^4 samples are a run, if that leaves room
+
+N_TERMS = 16  # of an expansion
+REACH = 7  # boxes further apart do not see each other
+DIRECT_ENTRIES = 32  # a box that sees so few entries has no expansion
+MOST_BOXES = 128  # of a column have one: those that see most entries
+
+_ENTRY_BYTES = 8 + 8 + 4  # coordinate, dual, class
+
+
+def n_levels(n_runs: int) -> int:
+    """Levels of a table of moments."""
+    return max(0, n_runs - 1).bit_length()
+
+
+def n_powers(map: MapName) -> int:
+    """Powers in a table of moments."""
+    return 3 if map == "linear" else 4
+
+
+def table_bytes(map: MapName, n_runs: int, n_classes: int, n_gammas: int) -> int:
+    """The table of a column that is cut into so many runs."""
+    if map == "exponential":
+        return n_gammas * n_runs * 4 * n_classes * 8
+    return n_levels(n_runs) * n_runs * n_powers(map) * n_classes * 8
+
+
+def run_bits(map: MapName, n_samples: int, n_entries: int, n_classes: int, n_gammas: int) -> int:
+    """2^run_bits entries are a run.
+
+    Tables hold all classes for each run. Where samples have entries in several classes runs are longer, so that a
+    table grows with the samples, and not with samples x classes; and they are long enough for COLUMN_BYTES.
+    """
+    bits = _RUN_BITS[map] + max(0, (n_entries // max(1, n_samples)).bit_length() - 1)
+    while n_entries >> bits and table_bytes(map, -(-n_entries >> bits), n_classes, n_gammas) > COLUMN_BYTES:
+        bits += 1
+    return bits
+
+
+def component_bytes(n_support: int, n_features: int, n_classes: int, map: MapName, n_gammas: int = 5) -> int:
+    """What the tables of a support take at most: if each of its samples has a dual in every class.
+
+    Every process that scans has them once, for all of its threads.
+
+    Examples
+    --------
+    >>> [component_bytes(3_000, 50, 10, name) >> 20 for name in ("exponential", "gaussian", "linear", "squared")]
+    [85, 111, 67, 80]
+    """
+    n_entries = n_support * n_classes
+    making = 0
+    if map == "gaussian":
+        boxes = min(MOST_BOXES, n_entries * (2 * REACH + 1) // DIRECT_ENTRIES)
+        table = n_gammas * boxes * (2 * N_TERMS * n_classes + 2) * 8
+        making = min(n_support, (2 * REACH + 1) * MOST_BOXES) * n_classes * 2 * N_TERMS * 8
+    else:
+        n_runs = -(-n_support >> (_RUN_BITS[map] - 1))  # of half the samples at least, as their length is a power of 2
+        table = min(COLUMN_BYTES, table_bytes(map, n_runs, n_classes, n_gammas))
+    return n_features * (n_entries * _ENTRY_BYTES + table) + making
