@@ -63,7 +63,7 @@ def main() -> None:
         }
         for name, maps in result["pays"].items():
             for map, found in maps.items():
-                shown = ", ".join(f"{row['kernels']}: {row['rows_to_pay']:,.0f}" for row in found)
+                shown = ", ".join(f"{row['kernels']}: {row['rows_to_pay'] or np.inf:,.0f}" for row in found)
                 print(f"{name} {map}: rows after which tables have paid, by kernels: {shown}")
         if arguments.trained:
             result["trained"] = dict(trained(arguments, rows))
@@ -151,8 +151,8 @@ def far_out(direct: Model, tables: AdditiveModel, X: np.ndarray) -> float:
     return float(np.abs(found - exact.reshape(found.shape)).max())
 
 
-def pays(name: str, map: str, n_kernels: int, X: np.ndarray) -> dict[str, float]:
-    """After how many rows the time to make the tables is earned back."""
+def pays(name: str, map: str, n_kernels: int, X: np.ndarray) -> dict[str, float | None]:
+    """After how many rows the time to make the tables is earned back; None is never."""
     model = machine(name, map, n_kernels)
     making_s = min(timed(lambda: compile_additive(model))[0] for _ in range(2))
     tables, direct, X = compile_additive(model), model.direct(), X[:1024]
@@ -167,7 +167,7 @@ def pays(name: str, map: str, n_kernels: int, X: np.ndarray) -> dict[str, float]
         "bytes": tables.bytes,
         "direct_us": 1e6 * direct_s,
         "tables_us": 1e6 * tables_s,
-        "rows_to_pay": making_s / earned if earned > 0 else float("inf"),
+        "rows_to_pay": making_s / earned if earned > 0 else None,
     }
 
 

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 COLUMN_BYTES = 2 << 20  # of the table of a column: longer runs are cheaper than tables beyond the caches
-_RUN_BITS = {"linear": 4, "squared": 4, "exponential": 3}  # 2^3 or 2^4 samples are a run, if that leaves room
+_RUN_BITS = {"linear": 4, "squared": 4, "exponential": 3}  # 2^4 samples are a run, if that leaves room
 
 N_TERMS = 16  # of an expansion
 REACH = 7  # boxes further apart do not see each other

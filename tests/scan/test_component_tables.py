@@ -133,7 +133,7 @@ def test_sums_of_the_gaussian_keep_their_bound(column, gamma):
     shape = BoxShape.of(gamma)
     made = GaussianColumn.of(Entries.of(x[:, None], a)[0], (shape,))
     anchors = np.concatenate([x[:100], x[:100] + 0.3 * shape.width])
-    q, r = np.zeros((200, 1)), np.zeros((200, 1, 1))
+    q, r = np.zeros((1, 200)), np.zeros((1, 200, 1))
     made.add(anchors, np.argsort(anchors), q, r)
     t = x.astype(np.longdouble) - anchors[:, None]
     h = np.exp(-np.longdouble(gamma) * t * t)
@@ -141,8 +141,8 @@ def test_sums_of_the_gaussian_keep_their_bound(column, gamma):
     masses = 1e-12 * np.where(in_reach, np.abs(a[:, 0]), 0.0).sum(axis=1)
     spans = np.minimum(shape.width, np.where(in_reach, np.abs(t), 0.0).max(axis=1))
     beyond = 1e-18 * np.abs(a).sum()
-    assert np.all(np.abs(r[:, 0, 0] - h @ a[:, 0]) <= masses + beyond)
-    assert np.all(np.abs(np.sqrt(q[:, 0]) - np.abs((t * h) @ a[:, 0])) <= masses * spans + beyond * shape.width)
+    assert np.all(np.abs(r[0, :, 0] - h @ a[:, 0]) <= masses + beyond)
+    assert np.all(np.abs(np.sqrt(q[0]) - np.abs((t * h) @ a[:, 0])) <= masses * spans + beyond * shape.width)
 
 
 def test_boxes_that_see_few_entries_have_no_expansion():
