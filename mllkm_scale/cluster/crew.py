@@ -214,15 +214,15 @@ class DaskPass(Generic[Result]):
             patience_s *= 2
             if isinstance(outcome, Done):
                 return outcome
-            if self._futures[i].status != "error":
+            if outcome is None or self._futures[i].status != "error":
                 self._submit_again(i, deadline)
             elif isinstance(outcome, MLLKMError):
                 raise outcome
             else:
                 raise self._failure(i, outcome) from outcome
 
-    def _fetch(self, i: int, deadline: float, patience_s: float) -> Done[Result] | Exception:
-        """What became of a range.
+    def _fetch(self, i: int, deadline: float, patience_s: float) -> Done[Result] | Exception | None:
+        """What became of a range; None for one that is done, but does not come.
 
         A large result takes its time, and must not be asked for again with each look at the clock. But a scheduler that
         asks a dead worker for it goes on to do so for half a minute, while another has long done it again.
@@ -248,7 +248,7 @@ class DaskPass(Generic[Result]):
                 elif latest is None:
                     latest = time.monotonic() + patience_s
                 elif time.monotonic() > latest:
-                    return TimeoutError(f"not fetched within {patience_s:g} s")
+                    return None
             return fetched.result()
         finally:
             fetched.cancel()

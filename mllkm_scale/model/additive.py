@@ -104,8 +104,9 @@ class AdditiveModel:
 def compile_additive(model: Model, deviation: float = DEVIATION, *, max_bytes: int = MAX_BYTES) -> AdditiveModel:
     """Compile a component-wise model to tables.
 
-    The deviation is proved cell by cell from bounds on derivatives, with an allowance for rounding, and holds on the
-    whole axis: anchors, kinks and values far outside of the data included.
+    The deviation is proved cell by cell from bounds on derivatives, an allowance for rounding is added, and it holds
+    on the whole axis: anchors, kinks and values far outside of the data included. While they are made, tables take up
+    to three times their memory.
 
     Parameters
     ----------

@@ -154,7 +154,8 @@ class _Side:
 
     def __call__(self, points: Array, *, own: bool) -> Array:
         """The sums at these points (n,); an anchor at a point counts if `own`."""
-        sums = np.zeros((len(points), self.n_sums))
-        for state in self.states:
-            add_decayed(self.sign * points, own, *state, sums)
+        points, sums = self.sign * points, np.zeros((len(points), self.n_sums))
+        for anchors, gamma, P, Q in self.states:
+            last = np.searchsorted(anchors, points, side="right" if own else "left") - 1
+            add_decayed(points, last, anchors, gamma, P, Q, sums)
         return sums

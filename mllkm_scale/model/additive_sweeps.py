@@ -15,7 +15,6 @@ import math
 from typing import Any
 
 import numba
-import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["add_decayed", "decay_states", "piece_polynomials"]
@@ -26,7 +25,8 @@ Array = NDArray[Any]
 @numba.njit(cache=True, nogil=True)
 def decay_states(anchors: Array, gamma: float, a: Array, b: Array, P: Array, Q: Array) -> None:
     """P and Q (s, K) at every anchor, that anchor included; every step forward shrinks what came before."""
-    P[0], Q[0] = a[0], b[0]
+    for k in range(P.shape[1]):
+        P[0, k], Q[0, k] = a[0, k], b[0, k]
     for j in range(1, len(anchors)):
         D = anchors[j] - anchors[j - 1]
         decay = math.exp(-gamma * D)
@@ -36,13 +36,12 @@ def decay_states(anchors: Array, gamma: float, a: Array, b: Array, P: Array, Q: 
 
 
 @numba.njit(cache=True, nogil=True)
-def add_decayed(points: Array, own: bool, anchors: Array, gamma: float, P: Array, Q: Array, sums: Array) -> None:
-    """sums (n, K) += the sum over the anchors to the left of each point; an anchor at a point counts if `own`."""
+def add_decayed(points: Array, last: Array, anchors: Array, gamma: float, P: Array, Q: Array, sums: Array) -> None:
+    """sums (n, K) += the sum over the anchors up to the `last` one at each point; -1 is none."""
     for i in range(len(points)):
-        t = points[i]
-        j = (np.searchsorted(anchors, t, side="right") if own else np.searchsorted(anchors, t, side="left")) - 1
+        j = last[i]
         if j >= 0:
-            D = t - anchors[j]
+            D = points[i] - anchors[j]
             decay = math.exp(-gamma * D)
             for k in range(sums.shape[1]):
                 sums[i, k] += decay * (Q[j, k] + D * P[j, k])
@@ -106,7 +105,9 @@ def piece_polynomials(
     for j in range(len(edges) - 1):
         while event < len(places) and places[event] == j:
             m, bend = kernels[event], bends[event]
-            work[:] = 0.0
+            for q in range(degree + 1):
+                for part in range(2):
+                    work[0, q, part] = work[1, q, part] = 0.0
             work[0, 1, 0], work[0, degree, 0] = 1.0, bend  # u h
             work[1, 0, 0], work[1, degree - 1, 0] = 1.0, bend  # h
             _move_origin(work[0], -anchors[m])
@@ -118,7 +119,8 @@ def piece_polynomials(
             event += 1
         centre, half = 0.5 * (edges[j] + edges[j + 1]), 0.5 * (edges[j + 1] - edges[j])
         for k in range(n_machines):
-            work[0] = running[k]
+            for q in range(degree + 1):
+                work[0, q, 0], work[0, q, 1] = running[k, q, 0], running[k, q, 1]
             _move_origin(work[0], centre)
             power = 1.0
             for q in range(degree + 1):

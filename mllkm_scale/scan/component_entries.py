@@ -31,7 +31,7 @@ class Entries:
         """The entries of every column."""
         rows, classes = np.nonzero(signed_duals)
         duals = signed_duals[rows, classes].astype(np.float64)
-        classes = classes.astype(np.int32)
+        classes = classes.astype(np.uint32)  # numba checks no sign of an unsigned index
         n_classes, n_samples = signed_duals.shape[1], len(np.unique(rows))
         columns = []
         for column in X.T:

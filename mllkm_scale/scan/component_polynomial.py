@@ -162,17 +162,18 @@ def _add_window(
     level = 0
     while (first ^ last) >> level > 1:
         level += 1
-    left, right = moments[level, first], moments[level, last]
     D = points[(last >> level << level) << run_bits] - c
     h0, h1 = 1.0 + D * (b - D * e), b - 2.0 * e * D
     v0, v1, v2 = D * h0, 1.0 + D * (2.0 * b - 3.0 * e * D), b - 3.0 * e * D
     cubes = moments.shape[3] == 4
     for k in range(len(v)):
-        m0, m1, m2 = left[k, 0] + right[k, 0], left[k, 1] + right[k, 1], left[k, 2] + right[k, 2]
+        m0 = moments[level, first, k, 0] + moments[level, last, k, 0]
+        m1 = moments[level, first, k, 1] + moments[level, last, k, 1]
+        m2 = moments[level, first, k, 2] + moments[level, last, k, 2]
         h[k] += m0 * h0 + m1 * h1 - m2 * e
         v[k] += m0 * v0 + m1 * v1 + m2 * v2
         if cubes:
-            v[k] -= (left[k, 3] + right[k, 3]) * e
+            v[k] -= (moments[level, first, k, 3] + moments[level, last, k, 3]) * e
 
 
 @numba.njit(cache=True, nogil=True)
@@ -192,11 +193,18 @@ def add_polynomial(
     """Add the sums of a column at `anchors`, whose ascending order is `order`, to q and r."""
     n_classes = r.shape[2]
     v, h = np.empty(n_classes), np.empty(n_classes)
+    kinks = np.zeros(len(order), np.int64)
+    if linear:
+        at = 0
+        for j in range(len(order)):
+            at = _advance(points, at, anchors[order[j]], 0.0)
+            kinks[j] = at >> run_bits
     for g in range(len(gammas)):
         gamma = gammas[g]
         radius = 1.0 / gamma if linear else 1.0 / np.sqrt(gamma)
-        start = at = stop = 0
-        for i in order:
+        start = stop = 0
+        for j in range(len(order)):
+            i, kink = order[j], kinks[j]
             c = anchors[i]
             start = _advance(points, start, c, -radius)
             stop = _advance(points, stop, c, radius)
@@ -204,8 +212,6 @@ def add_polynomial(
                 v[k] = 0.0
                 h[k] = 0.0
             if linear:
-                at = _advance(points, at, c, 0.0)
-                kink = at >> run_bits
                 before, after = max(start, kink << run_bits), min(stop, (kink + 1) << run_bits)
                 _add_entries(points, classes, duals, before, after, c, gamma, 0.0, v, h)
                 _add_window(points, classes, duals, moments, run_bits, start, before, c, gamma, 0.0, v, h)

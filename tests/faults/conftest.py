@@ -62,9 +62,14 @@ def data(tmp_path_factory: pytest.TempPathFactory, real_data: Callable[[str], tu
 
 
 @pytest.fixture
-def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grid of small chunks, and one task for each: a pass over little data has a dozen tasks."""
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of 32 rows: a pass over little data has several units, which are cut into as many ranges as workers."""
     monkeypatch.setattr("mllkm_scale.data.grid.CHUNK_BYTES", 2**14)
+
+
+@pytest.fixture
+def many_tasks(small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each unit is a task."""
     monkeypatch.setattr("mllkm_scale.cluster.pace.TASK_S", 1e-9)
 
 
@@ -83,7 +88,7 @@ def trained() -> Callable[..., bytes]:
 def reference(
     tmp_path_factory: pytest.TempPathFactory, data: Path, trained: Callable[..., bytes]
 ) -> Callable[..., bytes]:
-    """The bytes that a training without a cluster gives, under the grid of `many_tasks`."""
+    """The bytes that a training without a cluster gives, under the grid of `small_chunks`."""
     known: dict[str, bytes] = {}
 
     def model_bytes(**settings: Any) -> bytes:

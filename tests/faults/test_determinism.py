@@ -8,7 +8,7 @@ import pytest
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
 
-pytestmark = pytest.mark.usefixtures("many_tasks")
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 
 @pytest.mark.parametrize("workers", [4, 2, 1])

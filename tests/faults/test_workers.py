@@ -70,7 +70,6 @@ def test_workers_gone_for_good_end_the_training_in_time_and_it_goes_on_without_t
     own_farm, data, tmp_path, reference, at_scan, how
 ):
     worker = own_farm.start_worker()
-    said: list[Any] = []
     with own_farm.client() as client:
         own_farm.settle(client, 1)
         started = 0.0
@@ -82,7 +81,7 @@ def test_workers_gone_for_good_end_the_training_in_time_and_it_goes_on_without_t
 
         at_scan(gone, 3)
         with pytest.raises(ClusterError, match=r"kernels \d+ to \d+ of the scan: no result for 2 s.*worker_timeout"):
-            train(Dataset.open(data), client=client, run_dir=tmp_path / "run", listener=said.append, **settings(2.0))
+            train(Dataset.open(data), client=client, run_dir=tmp_path / "run", **settings(2.0))
         assert time.monotonic() - started < 2.0 + GRACE_S
     train(Dataset.open(data), run_dir=tmp_path / "run", resume=True, **settings(2.0))
     assert (tmp_path / "run" / "model.mllkm").read_bytes() == reference()
