@@ -19,8 +19,8 @@ class Pace:
     --------
     >>> pace = Pace()
     >>> pace.learn("scan", work=1e9, seconds=1.0)
-    >>> pace.cut("scan", n_units=10, unit_work=1e9, threads=2)
-    [range(0, 2), range(2, 4), range(4, 5), range(5, 7), range(7, 9), range(9, 10)]
+    >>> pace.cut("scan", n_units=8, unit_work=1e9, threads=2)
+    [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
     """
 
     def __init__(self) -> None:
