@@ -72,9 +72,9 @@ def _tail_begins(shapes: Shapes, tolerance: float) -> Array:
     def distance(v: Array) -> Array:
         return v / shapes.gammas if shapes.map == "exponential" else np.sqrt(v / shapes.gammas)
 
-    v = 2.0 * np.log(np.maximum(np.e, share * (slopes * distance(np.ones(len(shapes))) + levels)))
+    v = 2.0 * np.log(np.maximum(math.e, share * (slopes * distance(np.ones(len(shapes))) + levels)))
     for _ in range(4):
-        v = np.log(np.maximum(np.e, share * (slopes * distance(v) + levels)))
+        v = np.log(np.maximum(math.e, share * (slopes * distance(v) + levels)))
     return distance(v)
 
 
