@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mllkm_scale.lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -29,11 +30,4 @@ _HOMES = {
     "train": "mllkm_scale.training",
 }
 
-
-def __getattr__(name: str) -> Any:
-    # Loaded when first used: the command line's help must not wait for numba and scikit-learn.
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)
