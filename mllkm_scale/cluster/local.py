@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.cluster.settings import (
-    ALLOCATOR,
     BLAS_THREADS,
     LOOPBACK,
     WORKER_MEMORY,
@@ -46,10 +45,7 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
     from distributed import Client, LocalCluster
 
     _require_file_of_main()
-    environment = dict.fromkeys(BLAS_THREADS, 1) | ALLOCATOR
-    settings = WORKER_MEMORY | {
-        f"distributed.nanny.pre-spawn-environ.{name}": environment[name] for name in environment
-    }
+    settings = WORKER_MEMORY | {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
     address, dashboard = dashboard_of(spec)
     try:
         with _single_threaded_environment(), silence(), dask.config.set(settings):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
-    "ALLOCATOR",
     "BLAS_THREADS",
     "LOOPBACK",
     "POLL_S",
@@ -37,10 +36,6 @@ POLL_S, CLOSE_S = 0.2, 30.0
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Variables that hold BLAS to one thread: dask owns the parallelism, and bits depend on the number of threads."""
-
-ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": 2**26, "MALLOC_MMAP_THRESHOLD_": 2**25}
-"""Bytes that a worker keeps for the next array. Dask's own setting gives every array back to the system at once, and a
-scan, which makes and drops arrays of some megabytes, took two and a half times as long."""
 
 WORKER_MEMORY = {
     # Results are small and go to the master at once: there is nothing worth writing to disk.

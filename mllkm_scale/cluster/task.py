@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mllkm_scale import __version__
+from mllkm_scale.cluster.allocator import keep_memory
 from mllkm_scale.crew import Work
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.run.memory import peak_bytes
@@ -41,6 +42,7 @@ def do_range(work: Work[Result], units: range, version: str) -> Done[Result]:
     started = time.perf_counter()
     for path in work.paths:
         _require_sight(path, worker)
+    keep_memory()
     with one_blas_thread():
         result = work(units)
     return Done(result, time.perf_counter() - started, worker, peak_bytes())
