@@ -34,16 +34,7 @@ fail() {
 [ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]"
 job=$1
 shift
-facts=$("$PYTHON" -c '
-import sys
-from mllkm_scale.errors import MLLKMError
-from mllkm_scale.params import resolve
-from mllkm_scale.run.job import load_job
-try:
-    job = load_job(sys.argv[1])
-except MLLKMError as error:
-    sys.exit(str(error))
-print(resolve(**job.parameters).budget_bytes, job.run.absolute())' "$job") || exit 2
+facts=$("$PYTHON" -m mllkm_scale.run.job_facts "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then

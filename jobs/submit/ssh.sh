@@ -14,16 +14,7 @@ PYTHON=${PYTHON:-python}
 }
 job=$1
 shift
-facts=$("$PYTHON" -c '
-import sys
-from mllkm_scale.errors import MLLKMError
-from mllkm_scale.params import resolve
-from mllkm_scale.run.job import load_job
-try:
-    job = load_job(sys.argv[1])
-except MLLKMError as error:
-    sys.exit(str(error))
-print(resolve(**job.parameters).budget_bytes, job.run.absolute())' "$job") || exit 2
+facts=$("$PYTHON" -m mllkm_scale.run.job_facts "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" -m "$budget" -f "$run/scheduler.json" "$@" -- \
     mllkm run "$job" --resume --scheduler-file "$run/scheduler.json"
