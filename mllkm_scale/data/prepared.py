@@ -111,6 +111,7 @@ def _write(path: Path, shape: tuple[int, int], dataset: Dataset, preprocessor: P
             stored = file.create_dataset("X", shape=shape, dtype=dataset.work_dtype)
             for start, rows in _transformed(dataset, preprocessor):
                 stored[start : start + len(rows)] = rows
+                file.flush()  # left to the end, a write to a full disk would crash HDF5
     except (OSError, RuntimeError) as error:
         raise ScratchError(
             f"writing to the scratch folder {path.parent} failed ({one_line(error)}): free space or choose another"
