@@ -56,7 +56,7 @@ class Params:
     scratch_dir: str | None = _param(None, "folder for temporary files (default: the system's)")
     random_state: int | None = _param(0, "seed of all random choices")
     n_jobs: int | None = _param(-1, "threads; -1 for one a core")
-    worker_timeout: float = _param(300.0, "seconds without any result of the workers after which training gives up")
+    worker_timeout: float = _param(300.0, "seconds to wait for the next result of the workers before training gives up")
     verbose: int = _param(0, "1 prints a line a round")
 
     @property

@@ -74,7 +74,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     n_jobs : int or None
         Threads; -1 for one a core. The result does not depend on it.
     worker_timeout : float
-        Seconds without any result of the dask workers after which training gives up.
+        Seconds to wait for the next result of the dask workers before training gives up.
     verbose : int
         1 prints a line a round.
     preset : {None, "paper"}
