@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from mllkm_scale.crew import Crew, ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.prepared import require_writable
 from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
 from mllkm_scale.mkl.restricted import Objective
@@ -30,10 +30,11 @@ from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_ch
 from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
-from mllkm_scale.run.memory import peak_bytes, rss_bytes
+from mllkm_scale.run.memory import peak_bytes
 from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.records import cluster_record, round_event
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
@@ -118,29 +119,8 @@ def train(
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
         if client is not None:
-            training.crew = stack.enter_context(dask_crew(client, training))
+            training.crew = stack.enter_context(training.enlisted(client))
         return training.run(dataset, resume)
-
-
-@contextmanager
-def dask_crew(client: Client, training: Training) -> Iterator[Crew]:
-    """The workers of a client as the crew of a training, with a folder for what they share."""
-    from mllkm_scale.cluster.crew import DaskCrew
-    from mllkm_scale.cluster.exchange import exchange_folder
-
-    params, folder = training.params, training.folder
-    scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
-    with exchange_folder(None if folder is None else folder.path, scratch) as shared:
-        crew = DaskCrew(
-            client,
-            shared,
-            timeout_s=params.worker_timeout,
-            worker_bytes=training.plan.worker_bytes,
-            poll=training.poll,
-            notify=lambda text: training.listener(Notice(text)),
-        )
-        crew.wait_for_workers()
-        yield crew
 
 
 class Training:
@@ -165,6 +145,20 @@ class Training:
         self.states: list[Any] = []  # of the machines, the last one perhaps under way
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
+
+    def enlisted(self, client: Client) -> AbstractContextManager[Crew]:
+        """The workers of a client as the crew of this training."""
+        from mllkm_scale.cluster.enlist import enlisted
+
+        return enlisted(
+            client,
+            None if self.folder is None else self.folder.path,
+            None if self.params.scratch_dir is None else Path(self.params.scratch_dir),
+            timeout_s=self.params.worker_timeout,
+            worker_bytes=self.plan.worker_bytes,
+            poll=self.poll,
+            notify=lambda text: self.listener(Notice(text)),
+        )
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
         problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
@@ -198,7 +192,7 @@ class Training:
             state = self.states[number] if number < len(self.states) else None
             for after, certificate in machine.rounds(state):
                 self.remember(number, after, certificate)
-                self.report(problem, after, certificate)
+                self.report(problem, certificate)
                 self.checkpoint(problem)
                 status = self.limit(number)
                 if status is not None:
@@ -209,7 +203,7 @@ class Training:
         if most is not None and np.count_nonzero(self.states[number].weights) > most:
             after, certificate = next(machine.rounds(machine.truncated(self.states[number], most)))
             self.remember(number, after, certificate)
-            self.report(problem, after, certificate)
+            self.report(problem, certificate)
             status = "converged" if certificate.gap <= self.params.tol else "max_kernels"
         self.conclude(machine, number)
         return status or "stalled"
@@ -246,39 +240,11 @@ class Training:
             kept = f"the checkpoint of round {done} is kept" if self.folder and done else "no round had ended"
             raise InterruptedTraining(f"training was interrupted: {kept}")
 
-    def report(self, problem: Problem, state: Any, certificate: Any) -> None:
-        number = len(self.history) + 1
+    def report(self, problem: Problem, certificate: Certificate) -> None:
         tally = self.crew.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
-        round_s = self.elapsed_s() - (self.history[-1].elapsed_s if self.history else 0.0)
-        event = Round(
-            number=number,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            gap=certificate.gap,
-            n_active=certificate.n_active,
-            n_open=problem.grid.n_open,
-            n_support=certificate.n_support,
-            n_working=certificate.n_working,
-            n_violating_samples=certificate.n_violating_samples,
-            n_violating_kernels=certificate.n_violating_kernels,
-            inner_gap=certificate.inner_gap,
-            inner_steps=certificate.inner_steps,
-            solve_s=certificate.solve_s,
-            margins_s=certificate.margins_s,
-            scan_s=certificate.scan_s,
-            kernels_per_s=problem.grid.n_open / max(certificate.scan_s, 1e-9),
-            rss_bytes=rss_bytes(),
-            budget_bytes=self.plan.budget_bytes,
-            elapsed_s=self.elapsed_s(),
-            left_s=None,
-            lagged=certificate.lagged,
-            waited_s=tally.waited_s,
-            n_workers=tally.n_workers,
-            workers_idle=idle_share(tally.busy_s, tally.n_threads * round_s),
-            lost_workers=tally.lost_workers,
-        )
-        self.history.append(replace(event, left_s=time_left([*self.history, event], self.params.tol)))
+        sizes = problem.grid.n_open, self.plan.budget_bytes
+        self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))
         self.listener(self.history[-1])
 
     def checkpoint(self, problem: Problem) -> None:
@@ -310,21 +276,6 @@ class Training:
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]
 
-    def cluster_record(self) -> dict[str, Any] | None:
-        """Who waited for whom, over all rounds; None without workers."""
-        rounds = [event for event in self.history if event.n_workers]
-        if not rounds:
-            return None
-        shares = [event.workers_idle for event in rounds if event.workers_idle is not None]
-        return {
-            "workers": max(event.n_workers for event in rounds),
-            "lost_workers": sum(event.lost_workers for event in rounds),
-            "master_waited_share": sum(event.waited_s for event in rounds) / max(rounds[-1].elapsed_s, 1e-9),
-            "workers_idle_share": sum(shares) / max(1, len(shares)),
-            "worker_peak_bytes": self.worker_peak_bytes,
-            "worker_bytes": self.plan.worker_bytes(),
-        }
-
     def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
         peak = peak_bytes()
         finished = Finished(
@@ -347,27 +298,9 @@ class Training:
                 "local_bias": model.family.local_bias,
                 "plan": self.plan.as_dict(),
                 "inner": self.inner_records,
-                "cluster": self.cluster_record(),
+                "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
                 "result": vars(finished),
             }
             self.folder.write_json("run.json", run)
         self.listener(finished)
         return TrainResult(model, duals, tuple(self.history), status, self.plan, peak)
-
-
-def idle_share(busy_s: float, available_s: float) -> float | None:
-    """Share of the workers' time in which they had nothing to do; None without workers."""
-    return None if available_s <= 0 else min(1.0, max(0.0, 1.0 - busy_s / available_s))
-
-
-def time_left(history: list[Round], tol: float) -> float | None:
-    """Seconds until the gap is at `tol`, if it goes on falling by the factor of the last rounds."""
-    last = history[-1]
-    if last.gap <= tol:
-        return 0.0
-    before = history[max(0, len(history) - 4)]
-    rounds = last.number - before.number
-    if rounds < 1 or not 0 < last.gap < before.gap:
-        return None
-    rate = math.log(before.gap / last.gap) / rounds
-    return math.log(last.gap / tol) / rate * (last.elapsed_s - before.elapsed_s) / rounds

@@ -6,8 +6,9 @@ takes a second, and a training without a cluster has no need of it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mllkm_scale.lazy import lazy_names
 
 __all__ = [
     "Client",
@@ -40,10 +41,4 @@ _HOMES = {
     "performance_report": "mllkm_scale.cluster.report",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

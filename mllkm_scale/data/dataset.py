@@ -198,6 +198,11 @@ class Dataset:
         return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows)
 
     @property
+    def paths(self) -> tuple[Path, ...]:
+        """Files that another process must see to read the samples; none if they are in memory."""
+        return () if self.path is None else (self.path,)
+
+    @property
     def label_name(self) -> str:
         """How messages call the labels."""
         return "y" if self._y is None else self._y.name

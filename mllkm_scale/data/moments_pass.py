@@ -34,7 +34,7 @@ class MomentsWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return () if self.dataset.path is None else (self.dataset.path,)
+        return self.dataset.paths
 
     def __call__(self, units: range) -> list[Moments]:
         return [self._moments(unit) for unit in units]

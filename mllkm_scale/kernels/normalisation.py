@@ -47,8 +47,7 @@ class TraceWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        own = () if self.anchors.path is None else (self.anchors.path,)
-        return own + self.reference.paths
+        return self.anchors.paths + self.reference.paths
 
     def __call__(self, units: range) -> Array:
         reference = self.reference.get().rows

@@ -39,8 +39,7 @@ class DecisionWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        own = () if self.data.path is None else (self.data.path,)
-        return own + self.predictors.paths
+        return self.data.paths + self.predictors.paths
 
     def __call__(self, units: range) -> Array:
         machine = self.predictors.get()

@@ -29,8 +29,7 @@ class PredictionWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        own = () if self.dataset.path is None else (self.dataset.path,)
-        return own + self.model.paths
+        return self.dataset.paths + self.model.paths
 
     def __call__(self, units: range) -> tuple[int, Array]:
         model, data = self.model.get(), self.dataset

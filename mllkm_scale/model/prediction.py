@@ -142,12 +142,9 @@ def _decisions(
     if client is None:
         yield model.decision_chunks(dataset, n_jobs=n_jobs)
         return
-    from mllkm_scale.cluster.crew import DaskCrew
-    from mllkm_scale.cluster.exchange import exchange_folder
+    from mllkm_scale.cluster.enlist import enlisted
 
-    with exchange_folder(None, folder) as shared:
-        crew = DaskCrew(client, shared)
-        crew.wait_for_workers()
+    with enlisted(client, None, folder) as crew:
         yield decision_pass(model, dataset, crew)
 
 

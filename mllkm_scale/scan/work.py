@@ -84,8 +84,7 @@ class ScanWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        own = () if self.anchors.path is None else (self.anchors.path,)
-        return own + self.scales.paths + self.support.paths
+        return self.anchors.paths + self.scales.paths + self.support.paths
 
     def __call__(self, units: range) -> Best:
         support, scales = self.support.get(), self.scales.get().values

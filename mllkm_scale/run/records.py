@@ -1,0 +1,94 @@
+"""What is told and kept of a training: a round as an event, and who waited for whom on a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mllkm_scale.crew import Tally
+from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.run.events import Round
+from mllkm_scale.run.memory import rss_bytes
+
+__all__ = ["cluster_record", "idle_share", "round_event", "time_left"]
+
+
+def round_event(
+    before: Sequence[Round],
+    certificate: Certificate,
+    tally: Tally,
+    sizes: tuple[int, int],
+    elapsed_s: float,
+    tol: float,
+) -> Round:
+    """The round that has ended, after those before it; `sizes` are the open kernels and the bytes of the budget."""
+    n_open, budget_bytes = sizes
+    round_s = elapsed_s - (before[-1].elapsed_s if before else 0.0)
+    event = Round(
+        number=len(before) + 1,
+        primal=certificate.primal,
+        dual=certificate.dual,
+        gap=certificate.gap,
+        n_active=certificate.n_active,
+        n_open=n_open,
+        n_support=certificate.n_support,
+        n_working=certificate.n_working,
+        n_violating_samples=certificate.n_violating_samples,
+        n_violating_kernels=certificate.n_violating_kernels,
+        inner_gap=certificate.inner_gap,
+        inner_steps=certificate.inner_steps,
+        solve_s=certificate.solve_s,
+        margins_s=certificate.margins_s,
+        scan_s=certificate.scan_s,
+        kernels_per_s=n_open / max(certificate.scan_s, 1e-9),
+        rss_bytes=rss_bytes(),
+        budget_bytes=budget_bytes,
+        elapsed_s=elapsed_s,
+        left_s=None,
+        lagged=certificate.lagged,
+        waited_s=tally.waited_s,
+        n_workers=tally.n_workers,
+        workers_idle=idle_share(tally.busy_s, tally.n_threads * round_s),
+        lost_workers=tally.lost_workers,
+    )
+    return replace(event, left_s=time_left([*before, event], tol))
+
+
+def idle_share(busy_s: float, available_s: float) -> float | None:
+    """Share of the workers' time in which they had nothing to do; None without workers.
+
+    >>> idle_share(busy_s=3.0, available_s=4.0), idle_share(busy_s=0.0, available_s=0.0)
+    (0.25, None)
+    """
+    return None if available_s <= 0 else min(1.0, max(0.0, 1.0 - busy_s / available_s))
+
+
+def time_left(history: Sequence[Round], tol: float) -> float | None:
+    """Seconds until the gap is at `tol`, if it goes on falling by the factor of the last rounds."""
+    last = history[-1]
+    if last.gap <= tol:
+        return 0.0
+    before = history[max(0, len(history) - 4)]
+    rounds = last.number - before.number
+    if rounds < 1 or not 0 < last.gap < before.gap:
+        return None
+    rate = math.log(before.gap / last.gap) / rounds
+    return math.log(last.gap / tol) / rate * (last.elapsed_s - before.elapsed_s) / rounds
+
+
+def cluster_record(history: Sequence[Round], worker_peak_bytes: int, worker_bytes: int) -> dict[str, Any] | None:
+    """Who waited for whom, over all rounds, and the memory of the workers beside the plan's; None without workers."""
+    rounds = [event for event in history if event.n_workers]
+    if not rounds:
+        return None
+    shares = [event.workers_idle for event in rounds if event.workers_idle is not None]
+    return {
+        "workers": max(event.n_workers for event in rounds),
+        "lost_workers": sum(event.lost_workers for event in rounds),
+        "master_waited_share": sum(event.waited_s for event in rounds) / max(rounds[-1].elapsed_s, 1e-9),
+        "workers_idle_share": sum(shares) / max(1, len(shares)),
+        "worker_peak_bytes": worker_peak_bytes,
+        "worker_bytes": worker_bytes,
+    }
