@@ -25,7 +25,7 @@ from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.scan.component import ComponentSums
-from mllkm_scale.scan.products import Support
+from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import COMPONENT_HEIGHT, component_bytes
 from mllkm_scale.team import one_blas_thread
 

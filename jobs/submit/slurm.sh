@@ -64,6 +64,7 @@ srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=no
     exec env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
         DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False \
         DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95 \
+        DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms \
         "$python" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$SLURM_PROCID" \
         --nworkers 1 --nthreads "$threads" --memory-limit "$budget" \
         --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 120 "$@"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from mllkm_scale.cluster.settings import (
     BLAS_THREADS,
     LOOPBACK,
-    WORKER_MEMORY,
+    SCHEDULER_SETTINGS,
+    WORKER_SETTINGS,
     Patience,
     close,
     dashboard_of,
@@ -45,7 +46,8 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
     from distributed import Client, LocalCluster
 
     _require_file_of_main()
-    settings = WORKER_MEMORY | {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
+    settings: dict[str, Any] = WORKER_SETTINGS | SCHEDULER_SETTINGS
+    settings |= {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
     address, dashboard = dashboard_of(spec)
     try:
         with _single_threaded_environment(), silence(), dask.config.set(settings):
@@ -60,7 +62,7 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
                 scheduler_kwargs={"dashboard": dashboard},
                 silence_logs=logging.ERROR,
                 env={"NUMBA_NUM_THREADS": "1"},
-                config=WORKER_MEMORY,  # for workers that are started again, when `settings` is over
+                config=WORKER_SETTINGS,  # for workers that are started again, when `settings` is over
                 preload=[__name__],  # for dask_setup
                 death_timeout=patience.left_s,
             )

@@ -20,7 +20,8 @@ __all__ = [
     "BLAS_THREADS",
     "LOOPBACK",
     "POLL_S",
-    "WORKER_MEMORY",
+    "SCHEDULER_SETTINGS",
+    "WORKER_SETTINGS",
     "Patience",
     "close",
     "count",
@@ -37,7 +38,7 @@ POLL_S, CLOSE_S = 0.2, 30.0
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Variables that hold BLAS to one thread: dask owns the parallelism, and bits depend on the number of threads."""
 
-WORKER_MEMORY = {
+WORKER_SETTINGS = {
     # Results are small and go to the master at once: there is nothing worth writing to disk.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -45,8 +46,14 @@ WORKER_MEMORY = {
     "distributed.worker.memory.pause": False,
     # One that is about to leave its budget is restarted before it harms its machine.
     "distributed.worker.memory.terminate": 0.95,
+    # Samples for the profile of a performance report: a hundred a second, as by default, cost a worker 3 %.
+    "distributed.worker.profile.interval": "100ms",
 }
-"""Shares of a worker's memory limit at which dask acts."""
+"""Dask's settings of a worker; those of memory are shares of its limit."""
+
+SCHEDULER_SETTINGS = {
+    "distributed.scheduler.worker-ttl": "60s",  # from the last sign of life of a worker to giving it up
+}
 
 
 class Patience:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.cluster.settings import (
     BLAS_THREADS,
-    WORKER_MEMORY,
+    SCHEDULER_SETTINGS,
+    WORKER_SETTINGS,
     Patience,
     close,
     count,
@@ -42,14 +43,15 @@ def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
         raise ClusterError('a cluster of kind "slurm" needs dask-jobqueue: pip install "mllkm-scale[slurm]"') from error
+    import dask
     from distributed import Client
 
     if shutil.which("sbatch") is None:
         raise ClusterError("sbatch is not on the PATH: train on a machine from which jobs are submitted to SLURM")
     address, dashboard = dashboard_of(spec)
-    environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_MEMORY)
+    environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_SETTINGS)
     try:
-        with silence():
+        with silence(), dask.config.set(SCHEDULER_SETTINGS):
             cluster = SLURMCluster(
                 cores=spec.threads_per_worker,
                 processes=1,

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.maps import MapName, bumps
 
-__all__ = ["ROW_BLOCK", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
+__all__ = ["ROUNDING", "ROW_BLOCK", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
 
 Array = NDArray[Any]
 ROW_BLOCK = 1024  # rows whose bumps are in memory at once
-_ROUNDING = 8.0  # units in the last place of |x|^2 + |c|^2 that a squared distance may be off
+ROUNDING = 8.0  # units in the last place of |x|^2 + |c|^2 that a squared distance may be off
 _FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
 
 
@@ -37,7 +37,7 @@ def squared_distances(X: Array, anchors: Array) -> Array:
     D *= -2.0
     D += left[:, None]
     D += right
-    rounding = _ROUNDING * np.finfo(D.dtype).eps
+    rounding = ROUNDING * np.finfo(D.dtype).eps
     D[(rounding * left[:, None] + rounding * right) > D] = 0.0
     return D
 

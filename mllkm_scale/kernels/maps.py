@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["MAPS", "MapName", "bumps", "check_map", "gamma_of_half_width", "uses_plain_distance"]
+__all__ = ["MAPS", "MapName", "bumps", "check_map", "falls_exponentially", "gamma_of_half_width", "uses_plain_distance"]
 
 MapName = Literal["exponential", "gaussian", "linear", "squared"]
 MAPS: tuple[MapName, ...] = get_args(MapName)
@@ -32,6 +32,11 @@ def check_map(name: str) -> MapName:
 def uses_plain_distance(name: MapName) -> bool:
     """Whether h is a function of t (exponential, linear) and not of t^2 (gaussian, squared)."""
     return name in ("exponential", "linear")
+
+
+def falls_exponentially(name: MapName) -> bool:
+    """Whether h is positive everywhere (exponential, gaussian), or bounded."""
+    return name in ("exponential", "gaussian")
 
 
 def bumps(
@@ -57,7 +62,7 @@ def bumps(
         out = np.multiply(out, gamma, out=out)
     else:
         out = np.multiply(squared_distances, gamma, out=out)
-    if name in ("exponential", "gaussian"):
+    if falls_exponentially(name):
         np.negative(out, out=out)
         np.exp(out, out=out)
     else:
@@ -73,4 +78,4 @@ def gamma_of_half_width(name: MapName, half_width: float) -> float:
     0.25
     """
     distance = half_width if uses_plain_distance(name) else half_width**2
-    return (math.log(2) if name in ("exponential", "gaussian") else 0.5) / distance
+    return (math.log(2) if falls_exponentially(name) else 0.5) / distance

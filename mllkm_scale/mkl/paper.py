@@ -30,7 +30,8 @@ from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.simple import simple_mkl
-from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.products import scan_block
+from mllkm_scale.scan.support import Support
 from mllkm_scale.solver.svm import DenseSVM
 
 __all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperState"]

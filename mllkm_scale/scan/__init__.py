@@ -1,6 +1,7 @@
 """Which kernels of the open set violate: the products of a block, and the scanner over all blocks."""
 
-from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scan, Scanner, ScanResult
+from mllkm_scale.scan.support import Support
 
 __all__ = ["Scan", "ScanResult", "Scanner", "Support", "scan_block"]

@@ -1,85 +1,24 @@
 """The scan of a block of anchors: q_m for every gamma, summed over the classes.
 
-global (F1):     V = (H * a) X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
+global (F1):     V = (H * a)^T X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product for each
                  gamma and class; the distances are shared by all gammas and classes
 component-wise:  one-dimensional sums (F4), from tables that are made once for a support
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.crew import PlainArrays
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.kernels.locally_linear import squared_distances
-from mllkm_scale.kernels.maps import MapName, bumps
+from mllkm_scale.scan.fast_bumps import bumps_of_gammas, distances
+from mllkm_scale.scan.support import Buffers, Support, SupportPart
 
-if TYPE_CHECKING:
-    from mllkm_scale.scan.component import ComponentSums
-
-__all__ = ["Support", "scan_block"]
+__all__ = ["scan_block"]
 
 Array = NDArray[Any]
-
-_making = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Support(PlainArrays):
-    """The samples with a nonzero dual in some class: rows (n_sv, d) less `origin`, and a = alpha y (n_sv, K).
-
-    The forms depend on differences of rows alone. Measured from the mean of the support, the rows are as short as
-    they can be, and single precision loses least.
-    """
-
-    X: Array
-    signed_duals: Array
-    origin: Array
-
-    @classmethod
-    def of(cls, X: Array, signed_duals: Array, dtype: np.dtype[Any]) -> Support:
-        origin = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
-        rows = np.ascontiguousarray(X - origin, dtype)
-        return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
-
-    def relative(self, anchors: Array) -> Array:
-        """Anchors as seen from the origin, in the precision of the rows."""
-        return np.ascontiguousarray(anchors - self.origin, self.X.dtype)
-
-    @cached_property
-    def by_class(self) -> list[tuple[Array, Array, Array]]:
-        """For each class: positions of its support vectors, their duals, and their rows."""
-        parts = []
-        for a in self.signed_duals.T:
-            at = np.flatnonzero(a)
-            parts.append((at, a[at].astype(self.X.dtype), self.X[at]))
-        return parts
-
-    def component_sums(self, map: MapName, gammas: Array) -> ComponentSums:
-        """The tables for component-wise kernels of this map; all threads of a process get the same ones."""
-        # Compiled loops take 120 MB of libraries, which a worker that scans global kernels does without.
-        from mllkm_scale.scan.component import ComponentSums
-
-        key = (map, np.asarray(gammas, dtype=np.float64).tobytes())
-        with _making:  # one thread makes them, and the others wait for it
-            made = self._component_sums.get(key)
-            if made is None:
-                made = self._component_sums[key] = ComponentSums.of(map, self.X, self.signed_duals, gammas)
-            return made
-
-    @cached_property
-    def _component_sums(self) -> dict[tuple[MapName, bytes], ComponentSums]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The arrays alone: what was made of them is made again where they arrive."""
-        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 
 def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:
@@ -89,19 +28,41 @@ def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, sup
 
 
 def _global_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
-    D = squared_distances(anchors, support.X)
-    H = np.empty_like(D)
-    q = np.zeros((len(anchors), len(gammas)))
-    for g, gamma in enumerate(gammas):
-        bumps(family.map, D, D.dtype.type(gamma), out=H)
-        for at, a, X in support.by_class:
-            mass = H * a if len(at) == H.shape[1] else H[:, at] * a
-            r = mass.sum(axis=1)
-            V = mass @ X
-            V -= r[:, None] * anchors
-            q[:, g] += np.einsum("ij,ij->i", V, V)
-            q[:, g] += family.local_bias * r.astype(np.float64) ** 2
-    return q
+    n_classes, (n, d) = support.signed_duals.shape[1], anchors.shape
+    V = support.buffers.get("sums", (n_classes, len(gammas), n, d + 1), anchors.dtype)
+    V.fill(0.0)
+    for part in support.parts:
+        _add_part(V, family, anchors, gammas, support.X[part.rows], part, support.buffers)
+    r = V[..., d]
+    q = np.zeros((n, len(gammas)))
+    for v in V:
+        v[..., :d] -= v[..., d:] * anchors
+        q += np.einsum("gij,gij->ig", v[..., :d], v[..., :d])
+    return q + family.local_bias * np.einsum("kgi,kgi->ig", r, r, dtype=np.float64)
+
+
+def _add_part(
+    V: Array, family: Family, anchors: Array, gammas: Array, X: Array, part: SupportPart, buffers: Buffers
+) -> None:
+    """Add sum_i h(|x_i - c|) a_i [x_i, 1] over the part, for every class and gamma."""
+    n, G, B, width = len(X), len(gammas), len(anchors), V.shape[-1]
+    t = distances(family.map, X, anchors, out=buffers.get("distances", (n, B), X.dtype))
+    H = bumps_of_gammas(family.map, t, gammas, out=buffers.get("bumps", (n, G, B), X.dtype)).reshape(n, G * B)
+    for k, (at, a) in enumerate(part.classes):
+        h, x = H, X
+        if at is not None:
+            h = np.take(H, at, axis=0, out=buffers.get("picked", (len(at), G * B), X.dtype), mode="clip")
+            x = X[at]
+        product = np.matmul(h.T, _times_duals(x, a), out=buffers.get("product", (G * B, width), X.dtype))
+        V[k] += product.reshape(G, B, width)
+
+
+def _times_duals(X: Array, a: Array) -> Array:
+    """Rows a_i [x_i, 1]."""
+    factor = np.empty((len(X), X.shape[1] + 1), X.dtype)
+    factor[:, -1] = a
+    np.multiply(X, factor[:, -1:], out=factor[:, :-1])
+    return factor
 
 
 def _component_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:

@@ -17,7 +17,7 @@ from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, Pass, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.scan.best import Best
-from mllkm_scale.scan.products import Support
+from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import Scales, ScanWork, block_height, scan_flops
 
 __all__ = ["Scan", "ScanResult", "Scanner"]
@@ -68,7 +68,8 @@ class Scan:
     def _begin(self) -> Pass[Best]:
         grid, crew, dtype = self.scanner.grid, self.scanner.crew, self.scanner.dtype
         support = Support.of(*self.gather(), dtype)
-        height = block_height(len(support.X), dtype.itemsize, grid.family.componentwise)
+        sizes = grid.anchors.n_features, support.signed_duals.shape[1], len(grid.gammas)
+        height = block_height(*sizes, grid.family.componentwise)
         blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height)
         n_duals = int(np.count_nonzero(support.signed_duals))
         flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support.X), n_duals)

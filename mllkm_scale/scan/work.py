@@ -13,11 +13,12 @@ from mllkm_scale.crew import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component_sizes import component_bytes
-from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.products import scan_block
+from mllkm_scale.scan.support import PART_ROWS, Support
 
 __all__ = [
-    "BLOCK_BYTES",
     "COMPONENT_HEIGHT",
+    "SUMS_BYTES",
     "Scales",
     "ScanWork",
     "block_bytes",
@@ -29,25 +30,29 @@ __all__ = [
 
 Array = NDArray[Any]
 
-BLOCK_BYTES = 8 << 20  # of the distances of one block
+SUMS_BYTES = 16 << 20  # of the sums V of a block, for all its gammas and classes
 COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
-_LEAST_HEIGHT = 64
+_LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
 _BUMP_FLOPS = 10  # multiply-adds in the time of a bump
 _SUM_FLOPS = 1500  # and of a one-dimensional sum
 _CLASS_FLOPS = 200  # and of what another class adds to it
 
 
-def block_height(n_support: int, itemsize: int, componentwise: bool = False) -> int:
+def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: bool = False) -> int:
     """Anchors per block: a function of the problem alone, so that the bits do not depend on the machine."""
     if componentwise:
         return COMPONENT_HEIGHT
-    return max(_LEAST_HEIGHT, BLOCK_BYTES // (itemsize * max(1, n_support)))
+    height = SUMS_BYTES // (4 * n_gammas * n_classes * (n_features + 1))
+    return min(max(height, _LEAST_HEIGHT), _MOST_HEIGHT)
 
 
-def block_bytes(n_support: int, n_features: int) -> int:
-    """Memory of a thread that scans: distances, bumps and masses of a block, and its anchors and products."""
-    height = block_height(n_support, 4)
-    return 3 * height * n_support * 4 + 4 * height * n_features * 8
+def block_bytes(n_features: int, n_classes: int, n_gammas: int) -> int:
+    """Memory of a thread that scans: sums, distances and bumps of a block, and a part of the support times duals."""
+    height = block_height(n_features, n_classes, n_gammas)
+    sums = n_gammas * n_classes * height * (n_features + 1)
+    bumps = (2 * n_gammas + 1) * PART_ROWS * height
+    factors = 3 * PART_ROWS * (n_features + 1)
+    return 4 * (2 * sums + bumps + factors) + 8 * 4 * height * n_features
 
 
 def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) -> int:

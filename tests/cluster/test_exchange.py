@@ -13,7 +13,7 @@ from mllkm_scale.cluster.exchange import FOLDER, Exchange, exchange_folder
 from mllkm_scale.crew import PlainArrays
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ClusterError, ScratchError
-from mllkm_scale.scan.products import Support
+from mllkm_scale.scan.support import Support
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ STAND_INS = Path(__file__).parent / "stand_ins"
 SCRIPTS = sorted(path for folder in ("cluster", "jobs/submit") for path in (ROOT / folder).glob("*.sh"))
 MANIFESTS = sorted([*(ROOT / "cluster" / "kubernetes").glob("*.yaml"), *(ROOT / "jobs" / "submit").glob("*.yaml")])
 ENVIRONMENT = dict.fromkeys((*settings.BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | slurm._as_environment(
-    settings.WORKER_MEMORY
+    settings.WORKER_SETTINGS
 )
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

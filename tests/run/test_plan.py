@@ -61,7 +61,7 @@ def test_a_larger_budget_never_leaves_less_for_the_inner_problem():
 
 def test_data_that_does_not_fit_is_prepared_on_disk():
     problem = Sizes(2_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
-    assert not plan_for(problem, 6 * 10**9).in_memory
+    assert not plan_for(problem, 5 * 10**9).in_memory
     assert plan_for(problem, 12 * 10**9).in_memory
 
 

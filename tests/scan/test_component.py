@@ -23,8 +23,9 @@ from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.scan import component_sizes, scanner, work
 from mllkm_scale.scan.component import ComponentSums
 from mllkm_scale.scan.component_sizes import component_bytes
-from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scanner
+from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import block_height, component_block_bytes, scan_flops
 
 EXACT = 1e-12
@@ -241,7 +242,7 @@ def test_the_arithmetic_bounds_the_bytes_of_the_tables(map, n, duals):
 
 def test_blocks_and_flops_of_component_wise_scans_do_not_grow_with_the_support():
     family = Family("linear", True)
-    assert block_height(10, 4, True) == block_height(10**6, 8, True) == work.COMPONENT_HEIGHT
+    assert block_height(10, 4, 1, True) == block_height(10**6, 8, 1, True) == work.COMPONENT_HEIGHT
     assert scan_flops(family, 5, 50, 1000, 1500) == scan_flops(family, 5, 50, 10_000, 15_000)
     assert scan_flops(family, 5, 50, 1000, 1000) < scan_flops(family, 5, 50, 1000, 9000)
     assert scan_flops(family, 5, 50, 0, 0) > 0

@@ -10,10 +10,11 @@ import pytest
 from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import KernelGrid
-from mllkm_scale.scan import scanner, work
+from mllkm_scale.scan import scanner, support, work
 from mllkm_scale.scan.best import Best
-from mllkm_scale.scan.products import Support, scan_block
+from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scanner
+from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import block_height
 from mllkm_scale.team import Team, one_blas_thread
 
@@ -82,8 +83,7 @@ def test_an_excluded_kernel_is_neither_found_nor_counted(problem):
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_the_result_has_the_same_bits_with_any_number_of_threads(monkeypatch, problem, dtype):
-    monkeypatch.setattr(work, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(work, "_LEAST_HEIGHT", 8)  # a dozen blocks
+    monkeypatch.setattr(work, "_MOST_HEIGHT", 8)  # a dozen blocks
     results = []
     for size in (1, 2, 3):
         with one_blas_thread(), Team(size) as team:
@@ -131,10 +131,23 @@ def test_the_scan_asks_whether_to_go_on_after_every_block(problem):
         Scanner(problem.grid, ThreadCrew(poll=poll)).scan(*problem.support, count=5)
 
 
-def test_the_height_of_a_block_bounds_its_bytes_and_has_a_least():
-    assert block_height(1000, 4) * 1000 * 4 <= work.BLOCK_BYTES
-    assert block_height(10**9, 4) == 64
-    assert block_height(0, 4) == work.BLOCK_BYTES // 4
+def test_the_height_of_a_block_bounds_the_bytes_of_its_sums_and_has_a_least_and_a_most():
+    assert 64 <= block_height(784, 10, 5) <= work.SUMS_BYTES / (4 * 5 * 10 * 785)
+    assert block_height(10**6, 10, 5) == 16
+    assert block_height(8, 1, 1) == 128
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_the_support_in_parts_gives_the_same_forms(monkeypatch, problem, dtype):
+    """Also where a class has a dual on few rows of a part, on all, or on none."""
+    grid, (X, signed_duals) = problem.grid, problem.support
+    signed_duals = signed_duals.copy()
+    signed_duals[: len(X) // 2, 0] = 0.0
+    signed_duals[: len(X) // 2, 1:] = 1.0
+    whole = scan_block(grid.family, problem.X, grid.gammas, grid.scales, Support.of(X, signed_duals, dtype))
+    monkeypatch.setattr(support, "PART_ROWS", 7)
+    parts = scan_block(grid.family, problem.X, grid.gammas, grid.scales, Support.of(X, signed_duals, dtype))
+    np.testing.assert_allclose(parts, whole, rtol=1e-9 if dtype == DOUBLE else 1e-4, atol=1e-12)
 
 
 def test_ranges_of_anchors_put_together_give_the_best_of_all_whatever_the_ranges(problem):

@@ -1,0 +1,54 @@
+"""Compiled distances and bumps against the plain ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mllkm_scale.kernels.locally_linear import squared_distances
+from mllkm_scale.kernels.maps import MAPS, bumps, uses_plain_distance
+from mllkm_scale.scan.fast_bumps import bumps_of_gammas, distances
+
+SINGLE, DOUBLE = np.float32, np.float64
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
+@pytest.mark.parametrize("map", MAPS)
+def test_distances_are_those_of_the_map_and_zero_where_a_row_is_an_anchor(map, dtype):
+    X = (np.random.default_rng(0).normal(size=(40, 7)) + 3.0).astype(dtype)
+    anchors = np.ascontiguousarray(X[::3])
+    t = distances(map, X, anchors)
+    expected = squared_distances(X.astype(DOUBLE), anchors.astype(DOUBLE))
+    if uses_plain_distance(map):
+        np.testing.assert_allclose(t**2, expected, rtol=1e-5, atol=1e-4)
+    else:
+        np.testing.assert_allclose(t, expected, rtol=1e-5, atol=1e-4)
+    assert t.dtype == dtype
+    assert not t[::3].diagonal().any()
+
+
+@pytest.mark.parametrize("map", MAPS)
+@given(gamma=st.floats(1e-6, 1e6), largest=st.floats(1e-3, 1e6))
+def test_bumps_in_single_precision_err_by_the_rounding_of_their_argument(map, gamma, largest):
+    t = np.linspace(0.0, largest, 4 * 33, dtype=SINGLE).reshape(4, 33)
+    gammas = np.array([gamma, 2.0 * gamma])
+    H = bumps_of_gammas(map, t, gammas)
+    squared = t.astype(DOUBLE) ** 2 if uses_plain_distance(map) else t.astype(DOUBLE)
+    for g, value in enumerate(gammas):
+        expected = bumps(map, squared, value)
+        allowed = 2e-7 * (1.0 + value * t) * np.maximum(expected, 2.0**-100)
+        if map in ("linear", "squared"):
+            allowed = np.where(value * t > 1.1, 0.0, 3e-7)
+        else:
+            allowed = np.where(expected < 2.0**-99, 2.0**-99, allowed)
+        assert (np.abs(H[:, g] - expected) <= allowed).all()
+    assert (H[0, :, 0] == 1.0).all()
+
+
+@pytest.mark.parametrize("map", ["exponential", "gaussian"])
+def test_what_does_not_count_is_zero_and_never_denormal(map):
+    H = bumps_of_gammas(map, np.linspace(0.0, 200.0, 5000, dtype=SINGLE)[None], np.array([1.0]))
+    assert H[0, 0, -1] == 0.0
+    assert H[H > 0].min() >= 2.0**-101
