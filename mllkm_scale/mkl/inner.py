@@ -56,7 +56,8 @@ class InnerMKL:
             blocks = self.team.run(
                 lambda k: make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k]), range(len(rows))
             )
-            return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, poll=self.poll)
+            near = weights, np.concatenate(duals)
+            return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, near=near, poll=self.poll)
         return self.first_order(choice, kernels, weights, rows, duals, tol)
 
     def record(self) -> dict[str, Any]:

@@ -3,52 +3,35 @@
     min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 <= a <= C
 
 Every step factors  blockdiag_k(Q_k(beta) + diag) + U diag(beta / s) U'  by one Cholesky per class and one Schur
-complement of the size of the active set. Mehrotra's predictor and corrector; the corrector carries the second-order
-term 1/2 q_m(da) of the quadratic rows, and t is lifted after each step so that no row is violated.
+complement of the size of the active set. The direction is Mehrotra's, whose corrector carries the second-order term
+1/2 q_m(da) of the quadratic rows, followed by Gondzio's correctors: what is cheap against the factors are solutions for
+more right-hand sides, each of which makes the step longer. t is lifted after each step so that no row is violated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
+from mllkm_scale.mkl.iterate import Iterate, Products, cold_start, inside, lifted, longest_step, purified, warm_start
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
 
-__all__ = ["Iterate", "interior_point"]
+__all__ = ["interior_point"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
-_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
 _NEGLIGIBLE = 1e-8  # of the largest weight: a kernel below it is left out of the Gram, not of the rows
 _PANEL = 384  # columns of a Gram that one task makes
 _RIDGE = 1e-10  # of the mean diagonal, added to each Gram: features may be linearly dependent
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """A strictly interior point; also a search direction."""
-
-    duals: Array  # a
-    lower: Array  # multipliers of a >= 0
-    upper: Array  # multipliers of a <= C
-    weights: Array  # beta, multipliers of the rows
-    slacks: Array  # s
-    level: float  # t
-
-    def moved(self, step: float, by: Iterate) -> Iterate:
-        return Iterate(
-            self.duals + step * by.duals,
-            self.lower + step * by.lower,
-            self.upper + step * by.upper,
-            self.weights + step * by.weights,
-            self.slacks + step * by.slacks,
-            self.level + step * by.level,
-        )
+_CORRECTORS = 5  # at most, after Mehrotra's
+_LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more
+_GAIN = 0.02  # of the step that a corrector must bring
+_LEAST, _MOST = 0.1, 10.0  # products outside of these shares of the target are corrected
+_UNPURE = 0.1  # of the tolerance: a gap at which a solution is taken with all its small duals and weights
 
 
 def interior_point(
@@ -56,74 +39,63 @@ def interior_point(
     tol: float,
     *,
     max_steps: int = 80,
-    start: Iterate | None = None,
+    near: tuple[Array, Array] | None = None,
     poll: Callable[[], None] = lambda: None,
 ) -> Solution:
-    """Solve the restricted problem to the relative gap `tol` (sensible down to 1e-7)."""
-    point = start or cold_start(problem)
+    """Solve the restricted problem to the relative gap `tol` (sensible down to 1e-7).
+
+    Parameters
+    ----------
+    near : (weights, duals), optional
+        The solution of a problem with fewer kernels or samples, zero for those that are new: a start from there takes
+        fewer steps, and if it should lead nowhere, a start from afar follows.
+    poll : callable
+        Called before each step; may raise to end it.
+    """
+    if near is not None and near[0].any() and near[1].any():
+        solution = _follow(problem, warm_start(problem, *near), tol, max_steps, poll)
+        if solution.objective.gap <= tol:
+            return solution
+    return _follow(problem, cold_start(problem), tol, max_steps, poll)
+
+
+def _follow(
+    problem: RestrictedProblem, point: Iterate, tol: float, max_steps: int, poll: Callable[[], None]
+) -> Solution:
+    """The way from a point to the solution; the best point seen is returned."""
     U, q = problem.moments(point.duals)
     best: Solution | None = None
     for step_number in range(max_steps + 1):
         poll()
-        weights = point.weights / point.weights.sum()
-        objective = problem.objective(point.duals, weights, U, q)
-        if best is None or objective.gap < best.objective.gap:
-            best = Solution(weights, point.duals, objective, step_number)
-        if objective.gap <= tol or step_number == max_steps:
+        solution = _evaluated(problem, point.weights, point.duals, (U, q), step_number)
+        if best is None or solution.objective.gap < best.objective.gap:
+            best = solution
+        if solution.objective.gap <= tol:
+            weights, duals = purified(point, q, problem.C)
+            pure = _evaluated(problem, weights, duals, problem.moments(duals), step_number)
+            if pure.objective.gap <= tol:
+                return pure
+            if solution.objective.gap <= _UNPURE * tol:
+                break
+        if step_number == max_steps:
             break
         try:
             newton = Newton(problem, point, U, q)
         except LinAlgError:  # rounding has eaten the positive definiteness: the best point seen stands
             break
-        direction = newton.corrected_direction()
-        step = min(1.0, _TO_THE_BOUNDARY * longest_step(point, direction, problem.C))
-        point = inside(point.moved(step, direction), problem.C)
+        direction, step = newton.centred_direction()
+        point = inside(point.moved(min(1.0, _TO_THE_BOUNDARY * step), direction), problem.C)
         U, q = problem.moments(point.duals)
         point = lifted(point, q)
     assert best is not None
     return best
 
 
-def cold_start(problem: RestrictedProblem) -> Iterate:
-    """All duals equal, all weights equal, and a level well above every row."""
-    n, C = problem.n_duals, problem.C
-    _, q = problem.moments(np.ones(n))
-    largest = float(q.max())
-    duals = np.full(n, n / largest if 0.5 * C * largest > n else 0.5 * C)
-    _, q = problem.moments(duals)
-    level = 0.5 * float(q.max()) + 0.5 * C * len(q)
-    ones = np.ones(n)
-    return Iterate(duals, ones, ones, np.full(len(q), 1.0 / len(q)), level - 0.5 * q, level)
-
-
-def inside(point: Iterate, C: float) -> Iterate:
-    """Off the walls of the box, which rounding may have put a dual onto."""
-    return replace(point, duals=np.clip(point.duals, _EDGE * C, (1.0 - _EDGE) * C))
-
-
-def lifted(point: Iterate, q: Array) -> Iterate:
-    """Raise t until no row is violated; no slack shrinks by it."""
-    level = point.level + max(0.0, float((0.5 * q + point.slacks - point.level).max()))
-    slacks = np.maximum(point.slacks, level - 0.5 * q)
-    return replace(point, slacks=slacks, level=level)
-
-
-def longest_step(point: Iterate, direction: Iterate, C: float) -> float:
-    """The longest step, at most 1, that keeps every positive quantity positive."""
-    positive = (
-        (point.duals, direction.duals),
-        (C - point.duals, -direction.duals),
-        (point.slacks, direction.slacks),
-        (point.lower, direction.lower),
-        (point.upper, direction.upper),
-        (point.weights, direction.weights),
-    )
-    return min(_ratio(value, change) for value, change in positive)
-
-
-def _ratio(value: Array, change: Array) -> float:
-    down = change < 0
-    return min(1.0, float((-value[down] / change[down]).min())) if down.any() else 1.0
+def _evaluated(
+    problem: RestrictedProblem, weights: Array, duals: Array, moments: tuple[Array, Array], steps: int
+) -> Solution:
+    weights = weights / weights.sum()
+    return Solution(weights, duals, problem.objective(duals, weights, *moments), steps)
 
 
 def _panels(n: int) -> list[slice]:
@@ -151,7 +123,8 @@ class Newton:
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
         self.residual_duals = U @ point.weights - 1.0 - point.lower + point.upper
         self.residual_level = 1.0 - point.weights.sum()
-        self.barrier = self._complementarity(point) / (len(q) + 2 * len(U))
+        self.products = point.products(problem.C)
+        self.barrier = self.products.sum() / len(self.products)
 
     def _factor(self, diagonal: Array) -> list[Array]:
         """Cholesky factors of A_k = Q_k(beta) + diag: the Grams in panels of columns, then one factor a class.
@@ -206,41 +179,62 @@ class Newton:
             z[part] = solve_triangular(L, z[part], lower=True, trans=1, check_finite=False)
         return z
 
-    def direction(self, target: float, predicted: Iterate | None = None, step: float = 0.0) -> Iterate:
-        """Newton direction towards complementarity `target`; second order if a predicted direction is given."""
+    def direction(self, row: Array, targets: Products, *, residuals: bool = True) -> Iterate:
+        """What brings the residuals `row` of the rows to zero and changes the products by `targets`, to first order."""
         p = self.point
-        row = 0.5 * self.q + p.slacks - p.level
-        row_target = target - p.weights * p.slacks
-        lower_target = target - p.lower * p.duals
-        upper_target = target - p.upper * self.room
-        if predicted is not None:
-            bend = self.problem.forms(predicted.duals)
-            row = row + 0.5 * step**2 * bend
-            row_target = row_target - step**2 * predicted.weights * predicted.slacks
-            lower_target = lower_target - step**2 * predicted.lower * predicted.duals
-            upper_target = upper_target + step**2 * predicted.upper * predicted.duals
-        e = (row_target + p.weights * row) / p.slacks
-        x = self.inverse(lower_target / p.duals - upper_target / self.room - self.residual_duals - self.U @ e)
-        level = (e.sum() - self.residual_level + self.U_ratio @ x) / self.curvature
+        e = (targets.rows + p.weights * row) / p.slacks
+        right = targets.lower / p.duals - targets.upper / self.room - self.U @ e
+        x = self.inverse(right - self.residual_duals if residuals else right)
+        level = (e.sum() - self.residual_level * residuals + self.U_ratio @ x) / self.curvature
         duals = x + self.inverse_U_ratio * level
         rows = self.U.T @ duals
         return Iterate(
             duals,
-            (lower_target - p.lower * duals) / p.duals,
-            (upper_target + p.upper * duals) / self.room,
+            (targets.lower - p.lower * duals) / p.duals,
+            (targets.upper + p.upper * duals) / self.room,
             e + self.ratio * (rows - level),
             level - rows - row,
             float(level),
         )
 
-    def corrected_direction(self) -> Iterate:
-        """Mehrotra: look ahead along the affine direction, then centre by how far it got."""
-        predicted = self.direction(0.0)
-        step = longest_step(self.point, predicted, self.problem.C)
-        ahead = self._complementarity(self.point.moved(step, predicted)) / (len(self.q) + 2 * len(self.U))
-        centring = max(1e-6, (ahead / self.barrier) ** 3)
-        return self.direction(centring * self.barrier, predicted, step)
+    def centred_direction(self) -> tuple[Iterate, float]:
+        """Mehrotra's direction, then centred as far as that makes the step longer; and the longest step along it."""
+        direction, target = self.corrected_direction()
+        step = longest_step(self.point, direction, self.problem.C)
+        nothing = np.zeros_like(self.q)
+        for _ in range(_CORRECTORS):
+            if step >= _TO_THE_BOUNDARY:
+                break
+            aim = self.point.moved(min(1.0, max(_LONGER * step, step + _FURTHER)), direction)
+            outliers = _back_to(target, aim.products(self.problem.C))
+            longer = direction.moved(1.0, self.direction(nothing, outliers, residuals=False))
+            reached = longest_step(self.point, longer, self.problem.C)
+            if reached < step + _GAIN:
+                break
+            direction, step = longer, reached
+        return direction, step
 
-    def _complementarity(self, point: Iterate) -> float:
-        box = point.lower @ point.duals + point.upper @ (self.problem.C - point.duals)
-        return float(point.weights @ point.slacks + box)
+    def corrected_direction(self) -> tuple[Iterate, float]:
+        """Mehrotra: look ahead along the affine direction, then centre by how far it got; and the products aimed at."""
+        p, now = self.point, self.products
+        row = 0.5 * self.q + p.slacks - p.level
+        predicted = self.direction(row, Products(-now.rows, -now.lower, -now.upper))
+        step = longest_step(p, predicted, self.problem.C)
+        ahead = p.moved(step, predicted).products(self.problem.C).sum() / len(now)
+        target = max(1e-6, (ahead / self.barrier) ** 3) * self.barrier
+        bend = 0.5 * step**2 * self.problem.forms(predicted.duals)
+        targets = Products(
+            target - now.rows - step**2 * predicted.weights * predicted.slacks,
+            target - now.lower - step**2 * predicted.lower * predicted.duals,
+            target - now.upper + step**2 * predicted.upper * predicted.duals,
+        )
+        return self.direction(row + bend, targets), target
+
+
+def _back_to(target: float, products: Products) -> Products:
+    """What products far from their target lack, or have too much, but of that no more than the largest allowed."""
+
+    def lack(values: Array) -> Array:
+        return np.maximum(np.clip(values, _LEAST * target, _MOST * target) - values, -_MOST * target)
+
+    return Products(lack(products.rows), lack(products.lower), lack(products.upper))
