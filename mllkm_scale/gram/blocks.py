@@ -3,7 +3,7 @@
 A block answers the two questions that every weight solver asks (y are the signs, K_m the active kernels):
 
     gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all of it or some rows of some columns
-    moments(a)     U, whose column m is y o K_m (a o y), and the quadratic forms q_m
+    moments(a, U)  fills U, whose column m is y o K_m (a o y), and returns the quadratic forms q_m
     forms(a)       the quadratic forms alone
 """
 
@@ -30,13 +30,16 @@ class Block(Protocol):
 
     def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array: ...
 
-    def moments(self, duals: Array) -> tuple[Array, Array]: ...
+    @property
+    def n_kernels(self) -> int: ...
+
+    def moments(self, duals: Array, U: Array) -> Array: ...
 
     def forms(self, duals: Array) -> Array: ...
 
 
 class GlobalBlock:
-    """Global kernels: one linear Gram G = X X' serves them all (F2).
+    """Global kernels: one linear Gram G = X X' serves them all (F2); it is made where it is needed.
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
     term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
@@ -45,7 +48,6 @@ class GlobalBlock:
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array) -> None:
         self.signs = signs
         self._X, self._anchors, self._bias = X, kernels.anchors, kernels.local_bias
-        self._G = X @ X.T
         self._H = kernels.bumps(X)
         norms = np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias
         self._B = X @ kernels.anchors.T
@@ -61,7 +63,7 @@ class GlobalBlock:
             B *= root
             M = B @ A.T
             Q = A @ A.T
-            Q *= self._G
+            Q *= self._X @ self._X.T
             Q -= M
             Q -= M.T
             Q *= np.outer(self.signs, self.signs)
@@ -69,12 +71,16 @@ class GlobalBlock:
         A, B = self._H[rows, used], self._B[rows, used]
         right, B_right = self._H[columns, used] * weights[used], self._B[columns, used] * weights[used]
         Q = A @ right.T
-        Q *= self._G[rows, columns]
+        Q *= self._X[rows] @ self._X[columns].T
         Q -= B @ right.T
         Q -= A @ B_right.T
         Q *= self.signs[rows, None]
         Q *= self.signs[columns]
         return np.asarray(Q)
+
+    @property
+    def n_kernels(self) -> int:
+        return int(self._H.shape[1])
 
     def _vectors(self, duals: Array) -> tuple[Array, Array]:
         """v_m = sum_i a_i H_im (x_i - c_m), and r_m = sum_i a_i H_im."""
@@ -88,13 +94,13 @@ class GlobalBlock:
         V, r = self._vectors(duals)
         return np.einsum("sd,sd->s", V, V) + self._bias * r * r
 
-    def moments(self, duals: Array) -> tuple[Array, Array]:
+    def moments(self, duals: Array, U: Array) -> Array:
         V, r = self._vectors(duals)
-        U = self._X @ V.T
+        np.matmul(self._X, V.T, out=U)
         U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
         U *= self._H
         U *= self.signs[:, None]
-        return U, np.einsum("sd,sd->s", V, V) + self._bias * r * r
+        return np.asarray(np.einsum("sd,sd->s", V, V) + self._bias * r * r)
 
 
 class FeatureBlock:
@@ -110,10 +116,14 @@ class FeatureBlock:
         right = self._features[columns, used] * weights[used][:, None]
         return np.asarray(left.reshape(len(left), -1) @ right.reshape(len(right), -1).T)
 
-    def moments(self, duals: Array) -> tuple[Array, Array]:
+    @property
+    def n_kernels(self) -> int:
+        return int(self._features.shape[1])
+
+    def moments(self, duals: Array, U: Array) -> Array:
         V = np.tensordot(duals, self._features, 1)
-        U: Array = np.einsum("isp,sp->is", self._features, V)
-        return U, np.einsum("sp,sp->s", V, V)
+        np.einsum("isp,sp->is", self._features, V, out=U)
+        return np.asarray(np.einsum("sp,sp->s", V, V))
 
     def forms(self, duals: Array) -> Array:
         V = np.tensordot(duals, self._features, 1)
@@ -134,12 +144,17 @@ class MatrixBlock:
                 Q += weight * K[rows, columns]
         return Q
 
-    def moments(self, duals: Array) -> tuple[Array, Array]:
-        U = np.stack([K @ duals for K in self._grams], axis=1)
-        return U, duals @ U
+    @property
+    def n_kernels(self) -> int:
+        return len(self._grams)
+
+    def moments(self, duals: Array, U: Array) -> Array:
+        for m, K in enumerate(self._grams):
+            U[:, m] = K @ duals
+        return np.asarray(duals @ U)
 
     def forms(self, duals: Array) -> Array:
-        return self.moments(duals)[1]
+        return np.array([duals @ (K @ duals) for K in self._grams])
 
 
 def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array) -> Block:

@@ -45,13 +45,12 @@ class Choice:
 
 
 def dense_bytes(sizes: InnerSizes) -> int:
-    """Interior point: per class G, factor, rows, maps, U, Y and one more U in flight; and the Schur complement."""
+    """Interior point: per class the factor, rows, maps, U and Y, and panels in flight; and the Schur complement."""
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
-    grams = (1 if sizes.componentwise else 2) * squares
-    maps = (sizes.width + 4) * total * S + total * sizes.features
-    in_flight = _THREADS * sizes.largest * (3 * S + 2 * 768 + (S * sizes.width if sizes.componentwise else 0))
-    return _F * (grams + maps + in_flight + (3 + _THREADS) * S * S)
+    maps = (sizes.width + 2) * total * S + total * sizes.features
+    in_flight = _THREADS * sizes.largest * (3 * S + 3 * 768 + (S * sizes.width if sizes.componentwise else 0))
+    return _F * (squares + maps + in_flight + (3 + _THREADS) * S * S)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:

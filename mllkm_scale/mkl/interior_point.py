@@ -31,7 +31,8 @@ _CORRECTORS = 5  # at most, after Mehrotra's
 _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more
 _GAIN = 0.02  # of the step that a corrector must bring
 _LEAST, _MOST = 0.1, 10.0  # products outside of these shares of the target are corrected
-_UNPURE = 0.1  # of the tolerance: a gap at which a solution is taken with all its small duals and weights
+_DOUBTFUL = (1.0, 0.1, 0.01)  # weights below these shares of their slacks are left out, if the gap allows
+_EXPONENT = 3  # of the share of the products that the affine direction leaves
 
 
 def interior_point(
@@ -71,24 +72,30 @@ def _follow(
         if best is None or solution.objective.gap < best.objective.gap:
             best = solution
         if solution.objective.gap <= tol:
-            weights, duals = purified(point, q, problem.C)
-            pure = _evaluated(problem, weights, duals, problem.moments(duals), step_number)
-            if pure.objective.gap <= tol:
-                return pure
-            if solution.objective.gap <= _UNPURE * tol:
-                break
+            return _purified(problem, point, (U, q), tol, solution)
         if step_number == max_steps:
             break
         try:
-            newton = Newton(problem, point, U, q)
+            direction, step = Newton(problem, point, U, q).centred_direction()
         except LinAlgError:  # rounding has eaten the positive definiteness: the best point seen stands
             break
-        direction, step = newton.centred_direction()
         point = inside(point.moved(min(1.0, _TO_THE_BOUNDARY * step), direction), problem.C)
-        U, q = problem.moments(point.duals)
+        U, q = problem.moments(point.duals, out=U)
         point = lifted(point, q)
     assert best is not None
     return best
+
+
+def _purified(
+    problem: RestrictedProblem, point: Iterate, moments: tuple[Array, Array], tol: float, solution: Solution
+) -> Solution:
+    """The solution without the kernels whose weights are about to vanish: as many as the tolerance allows."""
+    for share in _DOUBTFUL:
+        weights = purified(point, moments[1], share)
+        pure = _evaluated(problem, weights, point.duals, moments, solution.steps)
+        if pure.objective.gap <= tol:
+            return pure
+    return solution
 
 
 def _evaluated(
@@ -221,7 +228,7 @@ class Newton:
         predicted = self.direction(row, Products(-now.rows, -now.lower, -now.upper))
         step = longest_step(p, predicted, self.problem.C)
         ahead = p.moved(step, predicted).products(self.problem.C).sum() / len(now)
-        target = max(1e-6, (ahead / self.barrier) ** 3) * self.barrier
+        target = max(1e-6, (ahead / self.barrier) ** _EXPONENT) * self.barrier
         bend = 0.5 * step**2 * self.problem.forms(predicted.duals)
         targets = Products(
             target - now.rows - step**2 * predicted.weights * predicted.slacks,

@@ -18,9 +18,7 @@ __all__ = ["Iterate", "Products", "cold_start", "inside", "lifted", "longest_ste
 Array = NDArray[Any]
 
 _EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
-_SPREAD = 0.1  # of the weights that a warm start gives to all kernels alike
-_FLOOR = 0.01  # of C, at most: the least dual of a warm start, and the least distance from C
-_EXCESS = 0.1  # what a warm start adds to the multipliers of the box, which are in units of the margin
+_SPREAD = 0.1  # of the weights, and of the duals, that a warm start gives to all alike
 
 
 @dataclass(frozen=True)
@@ -76,24 +74,32 @@ def cold_start(problem: RestrictedProblem) -> Iterate:
 
 
 def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iterate:
-    """Near the solution of a smaller problem: off its bounds, and with the multipliers that it implies.
+    """Near the solution of a smaller problem: off its bounds, with balanced multipliers.
 
-    The duals are shortened to the best multiple of themselves, for kernels that were not there before may have a
-    far larger q than those that were.
+    Each sign of a class gets the same floor in all, so that the floors cancel as the duals do. Kernels that were not
+    there before may have a far larger q than those that were; so the duals are shortened to the best multiple of them.
     """
-    C, n = problem.C, problem.n_duals
+    C = problem.C
     weights = (1.0 - _SPREAD) * weights / weights.sum() + _SPREAD / len(weights)
-    floor = min(_FLOOR * C, _SPREAD * float(duals[duals > 0].mean()))
-    duals = np.clip(duals, floor, (1.0 - _FLOOR) * C)
-    q = problem.forms(duals)
-    duals *= min(1.0, float(duals.sum() / q.max()))
+    floors = _balanced(problem)
+    floors *= _SPREAD * duals.sum() / floors.sum()
+    duals = np.minimum(np.maximum(duals, floors), (1.0 - _SPREAD) * C)
+    duals *= min(1.0, float(duals.sum() / problem.forms(duals).max()))
     U, q = problem.moments(duals)
-    excess = U @ weights - 1.0
-    lower, upper = np.maximum(excess, 0.0) + _EXCESS, np.maximum(-excess, 0.0) + _EXCESS
-    product = float(lower @ duals + upper @ (C - duals)) / (2 * n)
-    lower, upper = np.maximum(lower, 0.1 * product / duals), np.maximum(upper, 0.1 * product / (C - duals))
-    level = 0.5 * float(q.max()) + 0.1 * product * len(q)
+    excess, product = U @ weights - 1.0, float(duals.mean())
+    lower, upper = np.maximum(product / duals, excess), np.maximum(product / (C - duals), -excess)
+    level = 0.5 * float(q.max()) + product * len(q)
     return Iterate(duals, lower, upper, weights, level - 0.5 * q, level)
+
+
+def _balanced(problem: RestrictedProblem) -> Array:
+    """Duals whose sum is the same for both signs of a class."""
+    duals = np.empty(problem.n_duals)
+    for block, part in zip(problem.blocks, problem.slices, strict=True):
+        positive = block.signs > 0
+        n, n_positive = len(positive), int(positive.sum())
+        duals[part] = np.where(positive, n / max(1, n_positive), n / max(1, n - n_positive))
+    return duals
 
 
 def inside(point: Iterate, C: float) -> Iterate:
@@ -126,14 +132,11 @@ def _ratio(value: Array, change: Array) -> float:
     return min(1.0, float((-value[down] / change[down]).min())) if down.any() else 1.0
 
 
-def purified(point: Iterate, q: Array, C: float) -> tuple[Array, Array]:
-    """Weights and duals with those on their bounds that a point inside is about to put there.
+def purified(point: Iterate, q: Array, share: float) -> Array:
+    """Weights without those that are about to vanish.
 
-    Of two complementary quantities one vanishes at the solution. It is the smaller one, each in its unit, long before
-    it is small: a / C against the multiplier of a >= 0, and beta / max beta against s / (max q / 2).
+    Of beta_m and s_m one vanishes at the solution. It is the smaller one, each in its unit, long before it is small:
+    beta / max beta against s / (max q / 2); with a `share` below 1, only what is so much smaller counts as vanishing.
     """
-    duals = np.where(point.duals < C * point.lower, 0.0, point.duals)
-    duals = np.where(C - point.duals < C * point.upper, C, duals)
-    without = point.weights * (0.5 * q.max()) < point.slacks * point.weights.max()
-    weights = np.where(without, 0.0, point.weights)
-    return (weights if weights.any() else point.weights), duals
+    vanishing = point.weights * (0.5 * q.max()) < share * point.slacks * point.weights.max()
+    return np.where(vanishing, 0.0, point.weights)

@@ -118,7 +118,7 @@ class _ActiveBlock:
         return self.block.gram(weights)
 
     def forms(self, signed_duals: Array) -> Array:
-        return np.asarray(sum(self.block.moments(a)[1] for a in signed_duals.T))
+        return np.asarray(sum(self.block.forms(a) for a in signed_duals.T))
 
 
 @dataclass(frozen=True)

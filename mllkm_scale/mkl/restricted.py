@@ -56,10 +56,19 @@ class RestrictedProblem:
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals = int(edges[-1])
 
-    def moments(self, duals: Array) -> tuple[Array, Array]:
-        """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes."""
-        parts = self.team.run(lambda k: self.blocks[k].moments(duals[self.slices[k]]), range(len(self.blocks)))
-        return np.concatenate([U for U, _ in parts]), np.sum([q for _, q in parts], axis=0)
+    def moments(self, duals: Array, out: Array | None = None) -> tuple[Array, Array]:
+        """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes.
+
+        U is written to `out` if that is given.
+        """
+        if out is None:
+            out = np.empty((self.n_duals, self.blocks[0].n_kernels))
+        U = out
+
+        def fill(k: int) -> Array:
+            return self.blocks[k].moments(duals[self.slices[k]], U[self.slices[k]])
+
+        return U, np.sum(self.team.run(fill, range(len(self.blocks))), axis=0)
 
     def forms(self, duals: Array) -> Array:
         """The quadratic forms q (s,) alone."""

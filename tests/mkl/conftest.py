@@ -43,7 +43,7 @@ class Restricted:
             return lambda weights: block.gram(weights) * np.outer(block.signs, block.signs)
 
         svms = [DenseSVM(gram(block), block.signs, self.C) for block in self.blocks]
-        return Oracle(svms, lambda k, duals: self.blocks[k].moments(duals)[1], self.C, max_epochs)
+        return Oracle(svms, lambda k, duals: self.blocks[k].forms(duals), self.C, max_epochs)
 
     def per_class(self, duals: np.ndarray) -> np.ndarray:
         """Duals of all classes, one after the other, as (n, K)."""
