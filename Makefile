@@ -35,6 +35,8 @@ bench: setup
 	$(BIN)/python jobs/bench/usps.py
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/workers.py --overlap
+	$(BIN)/python jobs/bench/component.py
+	$(BIN)/python jobs/bench/additive.py
 	$(BIN)/python jobs/bench/soak.py
 
 clean:
