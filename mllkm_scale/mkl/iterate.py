@@ -137,6 +137,8 @@ def purified(point: Iterate, q: Array, share: float) -> Array:
 
     Of beta_m and s_m one vanishes at the solution. It is the smaller one, each in its unit, long before it is small:
     beta / max beta against s / (max q / 2); with a `share` below 1, only what is so much smaller counts as vanishing.
+    The largest weight stays in any case.
     """
-    vanishing = point.weights * (0.5 * q.max()) < share * point.slacks * point.weights.max()
-    return np.where(vanishing, 0.0, point.weights)
+    largest = point.weights.max()
+    vanishing = point.weights * (0.5 * q.max()) < share * point.slacks * largest
+    return np.where(vanishing & (point.weights < largest), 0.0, point.weights)

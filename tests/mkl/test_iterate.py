@@ -102,3 +102,9 @@ def test_weights_far_below_their_slacks_vanish(restricted):
     assert purified(point, q, 1.0)[0] == 0.0
     np.testing.assert_array_equal(purified(point, q, 1.0)[1:], small[1:])
     np.testing.assert_array_equal(purified(point, q, 0.1), small)
+
+
+def test_the_largest_weight_never_vanishes(restricted):
+    point = cold_start(restricted.problem)
+    weights = purified(point, np.zeros(len(point.weights)), 1.0)
+    np.testing.assert_array_equal(weights, point.weights)
