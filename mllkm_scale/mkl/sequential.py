@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 _PATIENCE = 30  # rounds without a smaller gap
 _LOOSEST, _TIGHTEST = 3e-3, 1e-8  # bounds of the inner tolerance
-_INNER_STEPS = 20  # of the interior point, as seen
+_INNER_STEPS = 12  # of the interior point, as seen
 
 
 @dataclass(frozen=True)
