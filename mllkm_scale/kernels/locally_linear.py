@@ -154,10 +154,8 @@ class GlobalKernels(LocallyLinearKernels):
         for rows in _row_blocks(len(X)):
             H = squared_distances(X[rows], self.anchors)
             bumps(self.map, H, self.gammas, out=H)
-            for k in range(len(coef)):
-                inner = X[rows] @ coef[k].T
-                inner += offsets[k]
-                F[rows, k] = np.einsum("ij,ij->i", H, inner)
+            for k in range(len(coef)):  # the local predictors are summed first, and then applied
+                F[rows, k] = np.einsum("ij,ij->i", H @ coef[k], X[rows]) + H @ offsets[k]
         return F
 
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
