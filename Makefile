@@ -33,6 +33,7 @@ format: setup
 bench: setup
 	$(BIN)/python jobs/bench/weight_solvers.py
 	$(BIN)/python jobs/bench/usps.py
+	$(BIN)/python jobs/bench/mnist.py
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/workers.py --overlap
 	$(BIN)/python jobs/bench/component.py
