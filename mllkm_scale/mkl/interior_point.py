@@ -53,11 +53,12 @@ def interior_point(
     poll : callable
         Called before each step; may raise to end it.
     """
+    found: list[Solution] = []
     if near is not None and near[0].any() and near[1].any():
-        solution = _follow(problem, warm_start(problem, *near), tol, max_steps, poll)
-        if solution.objective.gap <= tol:
-            return solution
-    return _follow(problem, cold_start(problem), tol, max_steps, poll)
+        found.append(_follow(problem, warm_start(problem, *near), tol, max_steps, poll))
+    if not found or found[0].objective.gap > tol:
+        found.append(_follow(problem, cold_start(problem), tol, max_steps, poll))
+    return min(found, key=lambda solution: solution.objective.gap)
 
 
 def _follow(

@@ -108,3 +108,11 @@ def test_the_largest_weight_never_vanishes(restricted):
     point = cold_start(restricted.problem)
     weights = purified(point, np.zeros(len(point.weights)), 1.0)
     np.testing.assert_array_equal(weights, point.weights)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_of_two_ways_that_were_cut_short_the_better_end_is_returned(restricted, steps):
+    near = interior_point(restricted.problem, 1e-3)
+    afar = interior_point(restricted.problem, 1e-9, max_steps=steps)
+    both = interior_point(restricted.problem, 1e-9, max_steps=steps, near=(near.weights, near.duals))
+    assert both.objective.gap <= afar.objective.gap
