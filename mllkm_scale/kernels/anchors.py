@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.kernels.locally_linear import squared_distances
 
 __all__ = ["kmeans_centres", "random_rows"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.kernels.locally_linear import squared_distances
 from mllkm_scale.kernels.maps import gamma_of_half_width
 
 __all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "resolve_gammas"]

@@ -16,34 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.kernels.distances import row_blocks, squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
+from mllkm_scale.kernels.predictors import GlobalPredictors
 
-__all__ = ["ROUNDING", "ROW_BLOCK", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "squared_distances"]
+__all__ = ["ComponentKernels", "GlobalKernels", "LocallyLinearKernels"]
 
 Array = NDArray[Any]
-ROW_BLOCK = 1024  # rows whose bumps are in memory at once
-ROUNDING = 8.0  # units in the last place of |x|^2 + |c|^2 that a squared distance may be off
 _FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
-
-
-def squared_distances(X: Array, anchors: Array) -> Array:
-    """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors).
-
-    What is within the rounding of |x|^2 + |c|^2 is zero: an anchor is at distance zero from itself, of which the maps
-    that take a square root would otherwise make a distance of half the digits.
-    """
-    left, right = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", anchors, anchors)
-    D: Array = X @ anchors.T
-    D *= -2.0
-    D += left[:, None]
-    D += right
-    rounding = ROUNDING * np.finfo(D.dtype).eps
-    D[(rounding * left[:, None] + rounding * right) > D] = 0.0
-    return D
-
-
-def _row_blocks(n: int) -> list[slice]:
-    return [slice(start, start + ROW_BLOCK) for start in range(0, n, ROW_BLOCK)]
 
 
 @dataclass(frozen=True)
@@ -129,7 +109,7 @@ class GlobalKernels(LocallyLinearKernels):
         """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
         r = np.zeros((signed_duals.shape[1], len(self)))
-        for rows in _row_blocks(len(X)):
+        for rows in row_blocks(len(X)):
             H = self.bumps(X[rows])
             for k, a in enumerate(signed_duals[rows].T):
                 at = np.flatnonzero(a)
@@ -149,14 +129,7 @@ class GlobalKernels(LocallyLinearKernels):
         return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
-        offsets = local_coef - np.einsum("ksd,sd->ks", coef, self.anchors)
-        F = np.empty((len(X), len(coef)))
-        for rows in _row_blocks(len(X)):
-            H = squared_distances(X[rows], self.anchors)
-            bumps(self.map, H, self.gammas, out=H)
-            for k in range(len(coef)):  # the local predictors are summed first, and then applied
-                F[rows, k] = np.einsum("ij,ij->i", H @ coef[k], X[rows]) + H @ offsets[k]
-        return F
+        return GlobalPredictors.of(self.map, self.anchors, self.gammas, coef, local_coef).decide(X)
 
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
         root = np.sqrt(weights)

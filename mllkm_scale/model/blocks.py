@@ -5,9 +5,17 @@ The sizes of a block decide the last bits of a product. They do not depend on ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["BlockPlan", "plan_blocks"]
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.checks import require_finite
+from mllkm_scale.team import Team, n_threads, one_blas_thread
+
+__all__ = ["BlockPlan", "Rows", "plan_blocks"]
 
 BLOCK_BYTES = 2 << 20  # what stays in the caches of a core is evaluated fastest
 GROUP_BYTES = 32 << 20  # bound on a block of the fewest rows, held by taking few kernels at a time
@@ -26,8 +34,49 @@ class BlockPlan:
     block_bytes: int
 
 
-def plan_blocks(n_kernels: int, n_features_in: int, n_features: int, componentwise: bool) -> BlockPlan:
+@dataclass(frozen=True)
+class Rows:
+    """Rows to be evaluated; their name and the number of the first one are for messages."""
+
+    X: NDArray[Any]
+    first_row: int = 0
+    name: str = "X"
+    index: NDArray[Any] | None = None  # which rows these are, counted from the first one; None for all
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, index: NDArray[Any]) -> Rows:
+        """Some of the rows, which keep their numbers."""
+        return Rows(self.X[index], self.first_row, self.name, index)
+
+    def number(self, i: int) -> int:
+        """The number of row `i` in the data."""
+        return self.first_row + int(i if self.index is None else self.index[i])
+
+    def in_blocks(self, height: int, n_jobs: int | None, evaluate: Callable[[slice, NDArray[Any]], None]) -> None:
+        """Call `evaluate(rows, block)` for every block, in so many threads with one BLAS thread each.
+
+        A block has always `height` rows in double precision, the last one filled up with zeros.
+        """
+
+        def work(start: int) -> None:
+            rows = slice(start, min(start + height, len(self)))
+            block = np.zeros((height, self.X.shape[1]))
+            block[: rows.stop - start] = self.X[rows]
+            require_finite(block, self.first_row + start, self.name, "predict")
+            evaluate(rows, block)
+
+        with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(self) // height) or 1)) as team:
+            team.run(work, range(0, len(self), height))
+
+
+def plan_blocks(
+    n_kernels: int, n_features_in: int, n_features: int, componentwise: bool, itemsize: int = 8
+) -> BlockPlan:
     """The blocks of a model with so many kernels, features of a row as given, and features of an anchor.
+
+    `itemsize` is the bytes of a number: 4 in single precision.
 
     Examples
     --------
@@ -37,7 +86,7 @@ def plan_blocks(n_kernels: int, n_features_in: int, n_features: int, componentwi
     BlockPlan(rows=16, kernels=1285, block_bytes=33861376)
     """
     # Distances, bumps and inner products; component-wise: offsets, their squares, bumps and features.
-    cell_bytes = 8 * 4 * (n_features + 1) if componentwise else 8 * 3
+    cell_bytes = itemsize * (4 * (n_features + 1) if componentwise else 3)
     kernels = min(n_kernels, max(1, GROUP_BYTES // (MIN_ROWS * cell_bytes)))
     rows = MAX_ROWS
     while rows > MIN_ROWS and rows * kernels * cell_bytes > BLOCK_BYTES:

@@ -1,4 +1,4 @@
-"""The decision function of a whole data set as a pass over its chunks, by a crew."""
+"""The labels or the decision function of a whole data set as a pass over its chunks, by a crew."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from mllkm_scale.crew import Crew, Shared
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.model.blocks import Rows
+from mllkm_scale.model.labels import label_codes
 from mllkm_scale.model.model import Model
 
 __all__ = ["PredictionWork", "decision_pass"]
@@ -21,10 +23,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class PredictionWork:
-    """First row and decision function of the rows of chunks."""
+    """First row, and labels (their positions among the classes) or decision function of the rows of chunks."""
 
     model: Shared[Model]
     dataset: Dataset
+    scores: bool
     unit_work: float
 
     @property
@@ -33,21 +36,23 @@ class PredictionWork:
 
     def __call__(self, units: range) -> tuple[int, Array]:
         model, data = self.model.get(), self.dataset
-        parts = [model.decide_rows(data.chunk(unit), data.bounds(unit)[0], data.name) for unit in units]
+        evaluate = Model.decide if self.scores else label_codes
+        parts = [evaluate(model, Rows(data.chunk(unit), data.bounds(unit)[0], data.name)) for unit in units]
         return data.bounds(units[0])[0], np.concatenate(parts)
 
     def describe(self, units: range) -> str:
         return f"chunks {units[0]} to {units[-1]} of {self.dataset.name}"
 
 
-def decision_pass(model: Model, dataset: Dataset, crew: Crew) -> Iterator[tuple[int, Array]]:
-    """First row and decision function of ranges of rows, in order; the bits are those of `Model.decision_chunks`."""
+def decision_pass(model: Model, dataset: Dataset, crew: Crew, *, scores: bool) -> Iterator[tuple[int, Array]]:
+    """First row, and labels or decision function of ranges of rows, in order; the bits do not depend on the crew."""
     model.require_features(dataset.n_features, dataset.name)
     shared = crew.share("model", model)
     d = model.anchors.shape[1]
     width = d if model.family.componentwise else 1
     row_work = model.n_kernels * (20 * width + (1 + model.n_machines) * d) + model.n_features_in * d
-    under_way = crew.start(PredictionWork(shared, dataset, float(dataset.chunk_rows * row_work)), dataset.n_chunks)
+    work = PredictionWork(shared, dataset, scores, float(dataset.chunk_rows * row_work))
+    under_way = crew.start(work, dataset.n_chunks)
     try:
         yield from under_way
     finally:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
+from mllkm_scale.model.blocks import Rows
+from mllkm_scale.model.labels import label_codes
 from mllkm_scale.model.model import Model
 
 __all__ = ["Evaluation", "evaluate"]
@@ -104,8 +106,8 @@ def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Ev
     truth = _codes(model.classes, dataset.labels(), dataset.label_name)
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)
-    for start, scores in model.decision_chunks(dataset, n_jobs=n_jobs):
-        predicted = model.codes(scores)
+    for start, chunk in dataset.chunks():
+        predicted = label_codes(model, Rows(chunk, start, dataset.name), n_jobs)
         counts += np.bincount(truth[start : start + len(predicted)] * c + predicted, minlength=c * c)
     return Evaluation(model.classes, counts.reshape(c, c))
 

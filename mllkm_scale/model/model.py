@@ -11,23 +11,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.additive_form import Form, additive_form
 from mllkm_scale.model.additive_shapes import shape_values
-from mllkm_scale.model.blocks import BlockPlan, plan_blocks
+from mllkm_scale.model.blocks import BlockPlan, Rows, plan_blocks
+from mllkm_scale.model.labels import SinglePrecision, label_codes, single_precision
 from mllkm_scale.model.record import ModelRecord
-from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
     from mllkm_scale.model.additive import AdditiveModel
@@ -185,27 +186,28 @@ class Model:
         DataError
             If X has another number of columns, or NaN or infinity, of which row and column are named.
         """
-        return self._flat(self._scores(_as_matrix(X), n_jobs=n_jobs))
+        return self.decide(Rows(_as_matrix(X)), n_jobs)
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
-        """The label of every row, shape (n,)."""
-        labels: Array = self.classes[self.codes(self.decision_function(X, n_jobs=n_jobs))]
+        """The label of every row, shape (n,), as `decision_function` decides.
+
+        Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
+        where the bound leaves a doubt.
+        """
+        labels: Array = self.classes[label_codes(self, Rows(_as_matrix(X)), n_jobs)]
         return labels
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
-            yield start, self.decide_rows(chunk, start, dataset.name, n_jobs=n_jobs)
-
-    def decide_rows(self, X: Array, first_row: int, name: str, *, n_jobs: int | None = None) -> Array:
-        """The decision function of rows of a data set, whose name and number of the first row are for messages."""
-        return self._flat(self._scores(X, first_row, name, n_jobs))
+            yield start, self.decide(Rows(chunk, start, dataset.name), n_jobs)
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
-        for start, scores in self.decision_chunks(dataset, n_jobs=n_jobs):
-            yield start, self.classes[self.codes(scores)]
+        self.require_features(dataset.n_features, dataset.name)
+        for start, chunk in dataset.chunks():
+            yield start, self.classes[label_codes(self, Rows(chunk, start, dataset.name), n_jobs)]
 
     def codes(self, scores: Array) -> NDArray[np.int64]:
         """Position among the classes that each row of a decision function decides for."""
@@ -236,41 +238,60 @@ class Model:
     def _flat(self, scores: Array) -> Array:
         return scores[:, 0] if self.n_machines == 1 else scores
 
-    def _scores(self, X: Array, first_row: int = 0, name: str = "X", n_jobs: int | None = None) -> NDArray[np.float64]:
-        """F (n, K); `first_row` and `name` are for messages."""
-        self.require_features(X.shape[1], name)
-        tables, height = self.form.tables, self.blocks.rows
-        F = np.empty((len(X), self.n_machines))
+    def decide(self, rows: Rows, n_jobs: int | None = None) -> Array:
+        """The decision function of rows that are checked as they are evaluated."""
+        self.require_features(rows.X.shape[1], rows.name)
+        tables = self.form.tables
+        F = np.empty((len(rows), self.n_machines))
 
-        def evaluate(start: int) -> None:
-            rows = X[start : start + height]
-            block = np.zeros((height, self.n_features_in))
-            block[: len(rows)] = rows
-            require_finite(block, first_row + start, name, "predict")
-            F[start : start + len(rows)] = self._decide(block, tables)[: len(rows)]
+        def evaluate(at: slice, block: Array) -> None:
+            F[at] = self._decide(block, tables)[: at.stop - at.start]
 
-        with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(X) // height) or 1)) as team:
-            team.run(evaluate, range(0, len(X), height))
+        rows.in_blocks(self.blocks.rows, n_jobs, evaluate)
         broken = np.flatnonzero(~np.isfinite(F).all(axis=1))
         if len(broken):
             raise DataError(
-                f"{name} has values too large to compute with at row {first_row + broken[0]} (0-based):"
+                f"{rows.name} has values too large to compute with at row {rows.number(broken[0])} (0-based):"
                 " give them in the units of the training data"
             )
-        return F
+        return self._flat(F)
 
     def _decide(self, block: Array, tables: AdditiveModel | None) -> Array:
-        F = np.zeros((len(block), self.n_machines))
         # Overflow ends as a value that is not finite, whose row is named.
         with np.errstate(over="ignore", invalid="ignore"):
             Z = self.preprocessor.transform(block, np.float64)
             if tables is not None:
                 return tables.decide(Z)
-            for start in range(0, self.n_kernels, self.blocks.kernels):
-                group = slice(start, start + self.blocks.kernels)
+            if not self.family.componentwise:
+                return sum((part.decide(Z) for part in self._predictors), np.zeros((len(block), self.n_machines)))
+            F = np.zeros((len(block), self.n_machines))
+            for group in self._groups:
                 kernels = self.family.kernels(self.anchors[group], self.gammas[group])
                 F += kernels.decide(Z, self.coef[:, group], self.local_coef[:, group])
         return F
+
+    @property
+    def _groups(self) -> list[slice]:
+        """Kernels that are evaluated at a time."""
+        return [slice(i, i + self.blocks.kernels) for i in range(0, self.n_kernels, self.blocks.kernels)]
+
+    @cached_property
+    def _predictors(self) -> list[GlobalPredictors]:
+        """The groups of global kernels, laid out for evaluation."""
+        map, coef, local_coef = self.family.map, self.coef, self.local_coef
+        return [
+            GlobalPredictors.of(map, self.anchors[g], self.gammas[g], coef[:, g], local_coef[:, g])
+            for g in self._groups
+        ]
+
+    @cached_property
+    def single_precision(self) -> SinglePrecision | None:
+        """The machine in single precision with a bound on its error, for the kernels that have one."""
+        return single_precision(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what was made of them is made again where it is needed."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
     def _require_agreement(self) -> None:
         family = self.family

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.model.blocks import Rows
 from mllkm_scale.model.decision_pass import decision_pass
 from mllkm_scale.model.evaluation import Evaluation, evaluate
 from mllkm_scale.model.files import model_checksum
+from mllkm_scale.model.labels import label_codes
 from mllkm_scale.model.model import Model
 
 if TYPE_CHECKING:
@@ -114,8 +116,9 @@ def predict_file(
         model.require_features(dataset.n_features, dataset.name)
         with _PredictionWriter(goal, overwrite=overwrite) as writer:
             writer.describe(model.classes, checksum)
-            for start, values in stack.enter_context(_decisions(model, dataset, goal.parent, n_jobs, client)):
-                codes = model.codes(values)
+            passing = _pass(model, dataset, goal.parent, n_jobs, client, scores)
+            for start, values in stack.enter_context(passing):
+                codes = model.codes(values) if scores else values
                 counts += np.bincount(codes, minlength=len(counts))
                 writer.append_predictions(model.classes[codes])
                 if scores:
@@ -135,17 +138,18 @@ def predict_file(
 
 
 @contextmanager
-def _decisions(
-    model: Model, dataset: Dataset, folder: Path, n_jobs: int | None, client: Client | None
+def _pass(
+    model: Model, dataset: Dataset, folder: Path, n_jobs: int | None, client: Client | None, scores: bool
 ) -> Iterator[Iterator[tuple[int, NDArray[Any]]]]:
-    """First rows and decision functions, by threads here or by the workers of a client."""
+    """First rows, and labels or decision functions, by threads here or by the workers of a client."""
     if client is None:
-        yield model.decision_chunks(dataset, n_jobs=n_jobs)
+        evaluate = Model.decide if scores else label_codes
+        yield ((start, evaluate(model, Rows(X, start, dataset.name), n_jobs)) for start, X in dataset.chunks())
         return
     from mllkm_scale.cluster.enlist import enlisted
 
     with enlisted(client, None, folder) as crew:
-        yield decision_pass(model, dataset, crew)
+        yield decision_pass(model, dataset, crew, scores=scores)
 
 
 class _PredictionWriter(HDF5Writer):

@@ -16,7 +16,7 @@ from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
-from mllkm_scale.kernels.locally_linear import ROW_BLOCK
+from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes

@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.kernels.locally_linear import ROUNDING
+from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import MapName, falls_exponentially, uses_plain_distance
 
 __all__ = ["bumps_of_gammas", "distances"]

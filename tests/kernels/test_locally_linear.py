@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.kernels import locally_linear
+from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.kernels.locally_linear import squared_distances
 from mllkm_scale.kernels.maps import MAPS, uses_plain_distance
 
 FAMILIES = [Family(name, componentwise, bias) for name, componentwise, bias in product(MAPS, [False, True], [0.0, 0.7])]

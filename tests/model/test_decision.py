@@ -135,9 +135,10 @@ def test_chunks_give_the_same_bits_as_all_rows_at_once(make_model):
 
 @pytest.mark.parametrize(("componentwise", "n_kernels"), [(False, 20_000), (True, 900)])
 def test_kernels_taken_in_groups_add_up_and_bound_the_memory(make_model, componentwise, n_kernels, monkeypatch):
-    model = make_model(componentwise=componentwise, n_kernels=n_kernels, n_features=12).direct()
+    kind = {"componentwise": componentwise, "n_kernels": n_kernels, "n_features": 12}
     X = np.random.default_rng(1).normal(size=(64, 12))
-    at_once = model.decision_function(X)
+    at_once = make_model(**kind).direct().decision_function(X)
+    model = make_model(**kind).direct()
     monkeypatch.setattr("mllkm_scale.model.blocks.GROUP_BYTES", 1 << 20)
     monkeypatch.setattr("mllkm_scale.model.blocks.BLOCK_BYTES", 1 << 14)
     assert 1 < model.blocks.kernels < n_kernels / 5

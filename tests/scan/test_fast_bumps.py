@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale.kernels.locally_linear import squared_distances
+from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MAPS, bumps, uses_plain_distance
 from mllkm_scale.scan.fast_bumps import bumps_of_gammas, distances
 
