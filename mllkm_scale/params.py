@@ -48,6 +48,11 @@ class Params:
         "scan the open kernels while the next round is solved: where scanning is the larger part, or as said",
         ("auto", "always", "never"),
     )
+    pricing: str = _param(
+        "auto",
+        "scan a share of the open kernels in rounds where scanning all would be the larger part, or always all",
+        ("auto", "full"),
+    )
     tol: float = _param(0.01, "relative duality gap over all candidate kernels at which training ends")
     max_kernels: int | None = _param(None, "most kernels of the model")
     max_rounds: int | None = _param(None, "most rounds of the outer loop")

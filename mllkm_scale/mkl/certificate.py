@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from mllkm_scale.mkl.restricted import Objective
@@ -23,4 +24,11 @@ class Certificate(Objective):
     solve_s: float
     margins_s: float
     scan_s: float
-    lagged: bool = False  # D is the one of the duals before, whose scan ran beside the solving
+    n_scanned: int  # kernels of all scans of the round
+    lagged: bool = False  # D is not of these duals, but the best bound of earlier ones
+    likely_dual: float = -math.inf  # D of these duals as far as kernels were scanned, if not all were
+
+    @property
+    def likely_gap(self) -> float:
+        """The gap if no kernel violates more than those that were scanned."""
+        return Objective(self.primal, max(self.dual, self.likely_dual)).gap

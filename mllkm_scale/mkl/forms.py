@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Choice", "InnerSizes", "choose_form", "dense_bytes", "feature_bytes", "tile_bytes"]
+__all__ = ["Choice", "InnerSizes", "choose_form", "dense_bytes", "feature_bytes", "inner_flops", "tile_bytes"]
 
 _F = 8  # the inner problem is solved in double precision
+_INNER_STEPS = 12  # of the interior point, as seen
+_INNER_EPOCHS = 200  # of SDCA, for all weights that are tried
 _THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
 
 
@@ -65,6 +67,15 @@ def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     per_kernel = 2 * (sizes.features + 1) if sizes.componentwise else 6
     making = tile_rows * sizes.kernels * per_kernel + 4 * tile_rows**2
     return _F * (sizes.largest * sizes.features + making)
+
+
+def inner_flops(sizes: InnerSizes, form: str) -> float:
+    """Multiply-adds that solving takes, roughly: with as many steps or epochs as were seen."""
+    S, squares = sizes.kernels, float(sum(w * w for w in sizes.working))
+    if form == "dense":
+        return _INNER_STEPS * squares * S * (sizes.features + 1 if sizes.componentwise else 3)
+    features = _INNER_EPOCHS * 2.0 * sum(sizes.working) * S * (sizes.features + 1)
+    return features if form == "features" else _INNER_EPOCHS * squares
 
 
 def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:

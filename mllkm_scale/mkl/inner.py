@@ -17,7 +17,7 @@ from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, inner_flops, tile_bytes
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
@@ -50,7 +50,7 @@ class InnerMKL:
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution:
-        choice = self.choose(kernels, rows)
+        choice = self.choose(self.sizes(kernels, rows))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         if choice.form == "dense":
             blocks = self.team.run(
@@ -60,6 +60,11 @@ class InnerMKL:
             return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, near=near, poll=self.poll)
         return self.first_order(choice, kernels, weights, rows, duals, tol)
 
+    def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
+        """Multiply-adds of a call with these kernels and rows, roughly."""
+        sizes = self.sizes(kernels, rows)
+        return inner_flops(sizes, self.choose(sizes).form)
+
     def record(self) -> dict[str, Any]:
         """How often each form was used, and what the tile stores did in all."""
         totals: dict[str, int] = {}
@@ -68,8 +73,8 @@ class InnerMKL:
                 totals[name] = max(totals.get(name, 0), value) if "bytes" in name else totals.get(name, 0) + value
         return {"forms": dict(self.choices), "tiles": totals}
 
-    def choose(self, kernels: LocallyLinearKernels, rows: list[Array]) -> Choice:
-        return choose_form(self.sizes(kernels, rows), self.available_bytes, self.disk_bytes)
+    def choose(self, sizes: InnerSizes) -> Choice:
+        return choose_form(sizes, self.available_bytes, self.disk_bytes)
 
     def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
         componentwise = isinstance(kernels, ComponentKernels)

@@ -207,6 +207,7 @@ class PaperMKL:
                 solve_s=solved - started,
                 margins_s=0.0,
                 scan_s=time.perf_counter() - solved,
+                n_scanned=len(q),
             )
             state = self.settle(state, violators, value_from_above(svm), report.gap)
             yield state, report

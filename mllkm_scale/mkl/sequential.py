@@ -5,10 +5,11 @@ set (the scan), and thereby certifies a relative duality gap for the problem wit
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
 
-Where scanning is the larger part of a round, it runs beside the solving of the next one: round t + 1 solves while the
-open set is scanned with the duals of round t, and then prices with its own duals the candidates that this scan has
-found. D is the one of round t then, which bounds the optimum as well. A round that could be the last one, or that has
-nothing left to insert, scans with its own duals.
+Where scanning would be the larger part of a round, a share of the open set is scanned that takes as long as solving,
+another one in every round (partial pricing); and with `overlap` it is scanned beside the solving of the next round:
+round t + 1 solves while workers scan with the duals of round t, and then prices with its own duals the candidates that
+they have found. D is the best one proved before then, which bounds the optimum as well. A round that could be the last
+one, or that has nothing left to insert, scans all kernels with its own duals.
 
 A round is a function of the state before it and of nothing else, so that a training resumed from a checkpoint goes on
 with the same bits; nor does it matter how long a scan takes, or who does it.
@@ -31,7 +32,7 @@ from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.restricted import Solution
-from mllkm_scale.scan.scanner import Scan, Scanner, ScanResult
+from mllkm_scale.scan.scanner import ALL, Scan, Scanner, ScanResult, Share
 from mllkm_scale.scan.work import scan_flops
 
 __all__ = ["InnerSolver", "SequentialMKL", "Settings", "State"]
@@ -40,7 +41,9 @@ Array = NDArray[Any]
 
 _PATIENCE = 30  # rounds without a smaller gap
 _LOOSEST, _TIGHTEST = 3e-3, 1e-8  # bounds of the inner tolerance
-_INNER_STEPS = 12  # of the interior point, as seen
+_MOST_SHARES = 16  # into which the open set is cut
+_LEAST_ANCHORS = 2000  # of a share
+_FALLS = 1e-4  # of the primal value: what counts as progress
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Settings:
     witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared
     near: float = 0.02  # a kernel of zero weight stays while its q is so near to the largest
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
+    pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
 
     @property
     def negligible(self) -> float:
@@ -75,10 +79,12 @@ class State:
     duals: Array  # (n, K)
     inner_tol: float  # relative gap to which the next round solves the restricted problem
     pool: Array  # ids of the candidates that the last scan has found
-    scanned: bool  # whether that scan was one with these duals
-    bound: float = -np.inf  # the largest D proved so far
+    priced: bool  # whether that scan was one with these duals
+    scanned: bool  # and one of all kernels
+    bound: float = 0.0  # the largest D proved so far: duals of zero prove this one
     best_gap: float = np.inf  # certified so far
-    idle: int = 0  # rounds since
+    best_primal: float = np.inf
+    idle: int = 0  # rounds in which neither of them fell
 
     @property
     def stalled(self) -> bool:
@@ -105,8 +111,11 @@ class _Priced:
     ids: Array
     values: Array
     dual: float
-    scanned: bool  # found by a scan with these duals, which the bound rests on too
-    scan_s: float
+    likely_dual: float  # D if no kernel violates more than those that were scanned
+    priced: bool  # found by a scan with these duals
+    scanned: bool  # of all kernels: the bound rests on it, too
+    scan_s: float = 0.0
+    n_scanned: int = 0
 
 
 class InnerSolver(Protocol):
@@ -115,6 +124,8 @@ class InnerSolver(Protocol):
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution: ...
+
+    def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float: ...
 
 
 class SequentialMKL:
@@ -148,7 +159,7 @@ class SequentialMKL:
                 return
 
     def round(self, state: State) -> tuple[State, Certificate]:
-        beside = None if state.scanned else self.begin_scan(state)
+        beside = None if state.priced else self.begin_scan(state, self.share(state))
         own = None
         try:
             if beside is not None and not len(state.active):
@@ -157,7 +168,7 @@ class SequentialMKL:
             solved, solution = self.solve_active(state)
             solve_s = time.perf_counter() - started
             lagging = None if beside is None else beside.result()
-            own = self.begin_scan(solved) if self.scans_at_once(solved) else None
+            own = self.begin_scan(solved, self.share(solved)) if self.scans_at_once(solved) else None
             started = time.perf_counter()
             seen = self.look(solved)
             margins_s = time.perf_counter() - started
@@ -170,16 +181,18 @@ class SequentialMKL:
         following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen, priced), seen)
         inserted = bool(np.isin(following.active, state.active, invert=True).any())
         grew = inserted or bool((following.working & ~state.working).any())
-        best, idle = (certificate.gap, 0) if certificate.gap < state.best_gap else (state.best_gap, state.idle + 1)
+        better = certificate.gap < state.best_gap or certificate.primal < (1.0 - _FALLS) * state.best_primal
         following = replace(
             following,
             round=state.round + 1,
-            inner_tol=self.next_tolerance(state.inner_tol, certificate.gap, grew),
+            inner_tol=self.next_tolerance(state.inner_tol, certificate.likely_gap, grew),
             pool=priced.ids,
+            priced=priced.priced,
             scanned=priced.scanned,
             bound=max(state.bound, certificate.dual),
-            best_gap=best,
-            idle=idle,
+            best_gap=min(state.best_gap, certificate.gap),
+            best_primal=min(state.best_primal, certificate.primal),
+            idle=0 if better else state.idle + 1,
         )
         return following, certificate
 
@@ -195,7 +208,7 @@ class SequentialMKL:
                 working[rows, k] = True
                 duals[rows, k] = settings.C / max(1, len(rows))
         nothing = np.empty(0, np.int64)
-        return State(0, nothing, np.empty(0), working, duals, _LOOSEST, pool=nothing, scanned=False)
+        return State(0, nothing, np.empty(0), working, duals, _LOOSEST, pool=nothing, priced=False, scanned=False)
 
     def first_kernels(self, state: State, scan: ScanResult) -> State:
         """The kernels that tell the means of the signs apart."""
@@ -203,7 +216,7 @@ class SequentialMKL:
         state = self.insert_kernels(
             state,
             _Seen(support, signed_duals, state.duals, np.inf, np.empty(0), 0.0),
-            _Priced(scan.ids, scan.values, -np.inf, True, 0.0),
+            _Priced(scan.ids, scan.values, 0.0, 0.0, priced=True, scanned=scan.complete),
         )
         if not len(state.active):  # no kernel tells anything apart, and any will do
             first = np.flatnonzero(self.grid.scales.ravel())[:1]
@@ -215,20 +228,34 @@ class SequentialMKL:
         rows = np.flatnonzero(state.duals.any(axis=1))
         return self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
 
-    def begin_scan(self, state: State) -> Scan:
-        """A scan of all kernels with the duals of this state."""
-        return self.scanner.start(lambda: self.support_of(state), self.settings.candidates)
+    def begin_scan(self, state: State, share: Share = ALL) -> Scan:
+        """A scan of all kernels, or of a share, with the duals of this state."""
+        return self.scanner.start(lambda: self.support_of(state), self.settings.candidates, share)
+
+    def share(self, state: State) -> Share:
+        """The blocks of anchors that a round scans, unless it could be the last one; others in the next round."""
+        if self.settings.pricing == "full":
+            return ALL
+        most = min(_MOST_SHARES, self.grid.anchors.n_rows // _LEAST_ANCHORS)
+        step = int(max(1.0, min(most, self.scan_flops(state) / max(1.0, self.solve_flops(state)))))
+        return Share(state.round % step, step)
 
     def scans_at_once(self, state: State) -> bool:
-        """Whether this round scans with its own duals: by arithmetic, whose answer is the same everywhere."""
+        """Whether this round scans with its own duals, or the next one scans beside its solving with these."""
         if self.settings.overlap != "auto":
             return self.settings.overlap == "never"
-        d, n_gammas = self.grid.anchors.n_features, len(self.grid.gammas)
+        return self.scan_flops(state) <= self.share(state).step * self.solve_flops(state)
+
+    def scan_flops(self, state: State) -> float:
+        """Multiply-adds of a scan of all kernels: by arithmetic, whose answer is the same everywhere."""
         n_support, n_duals = int(state.duals.any(axis=1).sum()), int(np.count_nonzero(state.duals))
-        scan = self.grid.anchors.n_rows * scan_flops(self.grid.family, n_gammas, d, n_support, n_duals)
-        squares = float((state.working.sum(axis=0).astype(np.float64) ** 2).sum())
-        width = d + 1 if self.grid.family.componentwise else 3
-        return scan <= _INNER_STEPS * squares * len(state.active) * width
+        anchors, sizes = self.grid.anchors, (len(self.grid.gammas), self.grid.anchors.n_features)
+        return anchors.n_rows * scan_flops(self.grid.family, *sizes, n_support, n_duals)
+
+    def solve_flops(self, state: State) -> float:
+        """Multiply-adds of solving on the working samples and active kernels of this state."""
+        rows = [np.flatnonzero(column) for column in state.working.T]
+        return self.inner.flops(self.grid.take(state.active), rows)
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
         """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
@@ -258,22 +285,35 @@ class SequentialMKL:
     def price(
         self, state: State, solved: State, seen: _Seen, lagging: ScanResult | None, own: ScanResult | None
     ) -> _Priced:
-        """Candidates for the duals of this round: of its own scan, or else those of the scan before, priced anew."""
-        seconds = 0.0 if lagging is None else lagging.seconds
-        if own is None:
-            pool = state.pool if lagging is None else lagging.ids
-            values = self.grid.take(pool).quadratic_forms(seen.support, seen.signed_duals)
-            order = np.argsort(-values, kind="stable")
-            pool, values = pool[order], values[order]
-            bound = state.bound if lagging is None else max(state.bound, self.dual_value(state, lagging.maximum))
+        """Candidates for the duals of this round, of its own scan and of those before; all kernels, if need be."""
+        scans = [scan for scan in (lagging, own) if scan is not None]
+        if own is None or not own.complete:
+            ids, values = self.candidates(state, seen, lagging, own)
+            bound = state.bound
+            if lagging is not None and lagging.complete:
+                bound = max(bound, self.dual_value(state, lagging.maximum))
             likely = max(bound, self.dual_value(solved, max(values.max(initial=0.0), seen.active_forms.max())))
-            open_violators = pool[(values > seen.threshold) & ~np.isin(pool, solved.active)]
+            open_violators = ids[(values > seen.threshold) & ~np.isin(ids, solved.active)]
             nearly = seen.primal - likely <= self.settings.tol * abs(seen.primal)
             if len(open_violators) and not nearly and not state.stalled:
-                return _Priced(pool, values, bound, False, seconds)
+                return _Priced(ids, values, bound, likely, own is not None, False, *_effort(scans))
             own = self.begin_scan(solved).result()
-        largest = max(own.maximum, float(seen.active_forms.max()))
-        return _Priced(own.ids, own.values, self.dual_value(solved, largest), True, seconds + own.seconds)
+            scans.append(own)
+        dual = self.dual_value(solved, max(own.maximum, float(seen.active_forms.max())))
+        return _Priced(own.ids, own.values, dual, dual, True, True, *_effort(scans))
+
+    def candidates(
+        self, state: State, seen: _Seen, lagging: ScanResult | None, own: ScanResult | None
+    ) -> tuple[Array, Array]:
+        """Kernels that scans have found, this round's or earlier ones, with their q for the duals of this one."""
+        old = state.pool if lagging is None else lagging.ids
+        ids = np.empty(0, np.int64) if own is None else own.ids
+        known = np.empty(0) if own is None else own.values
+        old = old[~np.isin(old, ids)]
+        values = self.grid.take(old).quadratic_forms(seen.support, seen.signed_duals)
+        ids, values = np.concatenate([ids, old]), np.concatenate([known, values])
+        best = np.argsort(-values, kind="stable")[: self.settings.candidates]
+        return ids[best], values[best]
 
     def dual_value(self, state: State, largest: float) -> float:
         """D of F5 for the duals of a state, given the largest q."""
@@ -293,6 +333,7 @@ class SequentialMKL:
         return Certificate(
             primal=seen.primal,
             dual=priced.dual,
+            likely_dual=priced.likely_dual,
             lagged=not priced.scanned,
             n_active=int(np.count_nonzero(state.weights)),
             n_support=len(seen.support),
@@ -304,6 +345,7 @@ class SequentialMKL:
             solve_s=solve_s,
             margins_s=margins_s,
             scan_s=priced.scan_s,
+            n_scanned=priced.n_scanned,
         )
 
     def drop_kernels(self, state: State, seen: _Seen) -> State:
@@ -347,3 +389,8 @@ class SequentialMKL:
         """A tenth of the certified gap; a tenth of the last one if neither a kernel nor a sample was added."""
         tol = float(np.clip(0.1 * gap, 0.2 * self.settings.tol, max(_LOOSEST, 0.2 * self.settings.tol)))
         return tol if grew else min(tol, 0.1 * inner_tol)
+
+
+def _effort(scans: list[ScanResult]) -> tuple[float, int]:
+    """Seconds and kernels of scans."""
+    return sum(scan.seconds for scan in scans), sum(scan.n_kernels for scan in scans)

@@ -61,6 +61,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         Whether the open kernels are scanned while the next round is solved, which spares waiting and costs a few
         rounds. "auto" does so in rounds in which scanning is the larger part of the work. The result depends on it, but
         not on whether, and how many, dask workers scan.
+    pricing : {"auto", "full"}
+        Whether a round that is not the last may scan a share of the open kernels only, where scanning all of them
+        would be the larger part of the work; its gap is then a likely one. The last round scans all in any case.
     tol : float
         Certified relative duality gap, over all candidate kernels, at which training ends.
     max_kernels, max_rounds, time_limit : int, int, float or None
@@ -130,6 +133,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         multi_class: str = "shared",
         strategy: str = "working-sets",
         overlap: str = "auto",
+        pricing: str = "auto",
         tol: float = 0.01,
         max_kernels: int | None = None,
         max_rounds: int | None = None,
@@ -155,6 +159,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.multi_class = multi_class
         self.strategy = strategy
         self.overlap = overlap
+        self.pricing = pricing
         self.tol = tol
         self.max_kernels = max_kernels
         self.max_rounds = max_rounds

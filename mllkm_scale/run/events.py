@@ -50,11 +50,17 @@ class Round:
     budget_bytes: int
     elapsed_s: float
     left_s: float | None  # estimate of the time to the tolerance
-    lagged: bool = False  # the dual bound is that of the round before: its scan ran beside this round's solving
+    lagged: bool = False  # the dual bound is that of an earlier round: not all kernels were scanned in this one
     waited_s: float = 0.0  # in which the master waited for scans and passes
     n_workers: int = 0  # dask workers that took part; 0: all was done in this process
     workers_idle: float | None = None  # share of the workers' time without work, 0 to 1; None without workers
     lost_workers: int = 0  # whose tasks were done again by others
+    likely_gap: float | None = None  # gap as far as kernels were scanned; None: they all were
+
+    @property
+    def seen_gap(self) -> float:
+        """The gap that the round has seen: proved, or likely."""
+        return self.gap if self.likely_gap is None else self.likely_gap
 
 
 @dataclass(frozen=True)

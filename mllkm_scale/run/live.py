@@ -16,7 +16,7 @@ from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round
 from mllkm_scale.run.listeners import Progress
 from mllkm_scale.run.memory import rss_bytes
 from mllkm_scale.run.table import Column, choose_columns, heading, row
-from mllkm_scale.run.wording import clock, describe, percent
+from mllkm_scale.run.wording import clock, describe, percent, seen_gap
 from mllkm_scale.units import format_bytes
 
 __all__ = ["RichProgress"]
@@ -78,7 +78,7 @@ class RichProgress(Progress):
 
     def _add_row(self, event: Round) -> None:
         if self._round is None:
-            self._first_gap = event.gap
+            self._first_gap = event.seen_gap
         self._round, self._round_ended_s = event, time.monotonic()
         self._workers_seen = self._workers_seen or event.n_workers > 0
         columns = choose_columns(self._console.width, self._workers_seen)
@@ -117,8 +117,8 @@ class RichProgress(Progress):
         against = "" if self._tol is None else f" to {percent(self._tol)}"
         signs = "━╌" if self._console.encoding.startswith("utf") else "#-"
         return Text.assemble(
-            (_bar(last.gap, self._first_gap, self._tol, signs), "cyan"),
-            f" round {last.number + 1}: {percent(last.gap)}{against},"
+            (_bar(last.seen_gap, self._first_gap, self._tol, signs), "cyan"),
+            f" round {last.number + 1}: {seen_gap(last)}{against},"
             f" {format_bytes(rss_bytes())} of {format_bytes(last.budget_bytes)},"
             f" {elapsed}, left {clock(left_s)}",
             no_wrap=True,

@@ -70,7 +70,7 @@ def make_machine(
         team,
         poll,
     )
-    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap)
+    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap, pricing=params.pricing)
     scanner = Scanner(problem.grid, crew, np.float32 if single else np.float64)
     return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
 

@@ -42,7 +42,7 @@ def round_event(
         solve_s=certificate.solve_s,
         margins_s=certificate.margins_s,
         scan_s=certificate.scan_s,
-        kernels_per_s=n_open / max(certificate.scan_s, 1e-9),
+        kernels_per_s=certificate.n_scanned / max(certificate.scan_s, 1e-9),
         rss_bytes=rss_bytes(),
         budget_bytes=budget_bytes,
         elapsed_s=elapsed_s,
@@ -52,6 +52,7 @@ def round_event(
         n_workers=tally.n_workers,
         workers_idle=idle_share(tally.busy_s, tally.n_threads * round_s),
         lost_workers=tally.lost_workers,
+        likely_gap=certificate.likely_gap if certificate.lagged else None,
     )
     return replace(event, left_s=time_left([*before, event], tol))
 
@@ -72,10 +73,11 @@ def time_left(history: Sequence[Round], tol: float) -> float | None:
         return 0.0
     before = history[max(0, len(history) - 4)]
     rounds = last.number - before.number
-    if rounds < 1 or not 0 < last.gap < before.gap:
+    if rounds < 1 or not 0 < last.seen_gap < before.seen_gap:
         return None
-    rate = math.log(before.gap / last.gap) / rounds
-    return math.log(last.gap / tol) / rate * (last.elapsed_s - before.elapsed_s) / rounds
+    rate = math.log(before.seen_gap / last.seen_gap) / rounds
+    left = max(1.0, math.log(last.seen_gap / tol) / rate)  # what is likely has to be proved
+    return left * (last.elapsed_s - before.elapsed_s) / rounds
 
 
 def cluster_record(history: Sequence[Round], worker_peak_bytes: int, worker_bytes: int) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mllkm_scale.run.events import Round
-from mllkm_scale.run.wording import clock, idle_percent, percent, rate, seconds
+from mllkm_scale.run.wording import clock, idle_percent, rate, seconds, seen_gap
 from mllkm_scale.units import format_bytes
 
 __all__ = ["Column", "choose_columns", "heading", "row"]
@@ -24,7 +24,7 @@ class Column:
 
 COLUMNS = (
     Column("round", 5, lambda event: str(event.number)),
-    Column("gap", 8, lambda event: percent(event.gap)),
+    Column("gap", 8, seen_gap),
     Column("kernels", 14, lambda event: f"{event.n_active}/{event.n_open}"),
     Column("support", 8, lambda event: str(event.n_support)),
     Column("scan/s", 7, lambda event: rate(event.kernels_per_s)),

@@ -1,7 +1,7 @@
-"""The scan of all kernels of a grid by a crew: the best candidates, and a bound on q over the whole open set.
+"""The scan of a grid of kernels by a crew: the best candidates, and a bound on q over the open set or a share of it.
 
-The bound is what the certificate needs (F5). In single precision the best candidates are evaluated again in double
-precision, and the bound on the rest is raised by more than the products can be off.
+The bound over the whole open set is what the certificate needs (F5). In single precision the best candidates are
+evaluated again in double precision, and the bound on the rest is raised by more than the products can be off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import Scales, ScanWork, block_height, scan_flops
 
-__all__ = ["Scan", "ScanResult", "Scanner"]
+__all__ = ["ALL", "Scan", "ScanResult", "Scanner", "Share"]
 
 Array = NDArray[Any]
 Gather = Callable[[], tuple[Array, Array]]  # support rows (n_sv, d) and signed duals (n_sv, K)
@@ -30,24 +30,41 @@ _SINGLE_PRECISION_MARGIN = 1e-4
 
 @dataclass(frozen=True)
 class ScanResult:
-    """Best kernel of each of the best anchors, best first, and a bound on q over the whole grid."""
+    """Best kernel of each of the best anchors, best first, and a bound on q over all kernels that were scanned."""
 
     ids: Array
     values: Array
     maximum: float
     seconds: float
+    n_kernels: int  # that were scanned
+    complete: bool  # these were all of the grid
+
+
+@dataclass(frozen=True)
+class Share:
+    """Every `step`-th block of anchors, from `first` on."""
+
+    first: int = 0
+    step: int = 1
+
+    @property
+    def complete(self) -> bool:
+        return self.step == 1
+
+
+ALL = Share()
 
 
 class Scanner:
-    """Scans the whole grid; the answer does not depend on who is in the crew."""
+    """Scans the grid, or a share of it; the answer does not depend on who is in the crew."""
 
     def __init__(self, grid: KernelGrid, crew: Crew | None = None, dtype: DTypeLike = np.float32) -> None:
         self.grid, self.crew, self.dtype = grid, crew or ThreadCrew(), np.dtype(dtype)
         self.scales = self.crew.share("scales", Scales(grid.scales))
 
-    def start(self, gather: Gather, count: int) -> Scan:
+    def start(self, gather: Gather, count: int, share: Share = ALL) -> Scan:
         """Begin to look for the `count` best candidates; `gather` says for which support and duals."""
-        return Scan(self, gather, count)
+        return Scan(self, gather, count, share)
 
     def scan(self, X: Array, signed_duals: Array, count: int) -> ScanResult:
         """The `count` best candidates for support rows X (n_sv, d) with signed duals (n_sv, K)."""
@@ -57,11 +74,12 @@ class Scanner:
 class Scan:
     """A scan that was started. Dask workers are at it already; threads begin when the result is asked for."""
 
-    def __init__(self, scanner: Scanner, gather: Gather, count: int) -> None:
-        self.scanner, self.gather, self.count = scanner, gather, count
+    def __init__(self, scanner: Scanner, gather: Gather, count: int, share: Share) -> None:
+        self.scanner, self.gather, self.count, self.share = scanner, gather, count, share
         self._support: Shared[Support] | None = None
         self._pass: Pass[Best] | None = None
         self._result: ScanResult | None = None
+        self._n_kernels = 0
         if scanner.crew.remote:
             self._begin()
 
@@ -70,7 +88,9 @@ class Scan:
         support = Support.of(*self.gather(), dtype)
         sizes = grid.anchors.n_features, support.signed_duals.shape[1], len(grid.gammas)
         height = block_height(*sizes, grid.family.componentwise)
-        blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height)
+        share = self.share
+        blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height, share.first, share.step)
+        self._n_kernels = blocks.n_covered * len(grid.gammas)
         n_duals = int(np.count_nonzero(support.signed_duals))
         flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support.X), n_duals)
         self._support = crew.share("support", support)
@@ -109,7 +129,7 @@ class Scan:
             ids, values = ids[order], values[order]
             rest *= 1.0 + _SINGLE_PRECISION_MARGIN
         maximum = max(rest, float(values[0]) if len(values) else 0.0)
-        return ScanResult(ids, values, maximum, under_way.work_s)
+        return ScanResult(ids, values, maximum, under_way.work_s, self._n_kernels, self.share.complete)
 
     def close(self) -> None:
         """End it early; what was shared for it is dropped."""

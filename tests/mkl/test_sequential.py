@@ -77,6 +77,34 @@ def test_scans_lag_where_they_are_the_larger_part(real_data):
     """Many anchors and few working samples: by arithmetic, not by the clock."""
     X, y = real_data("digits")
     few = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors="kmeans:5", n_jobs=1)
-    many = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors=np.tile(X, (3, 1)), n_jobs=1)
+    many = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors=np.tile(X, (3, 1)), pricing="full", n_jobs=1)
     assert not any(event.lagged for event in few.history)
     assert any(event.lagged for event in many.history)
+
+
+@pytest.mark.parametrize("overlap", ["auto", "always", "never"])
+def test_pricing_by_shares_proves_the_same_optimum(real_data, overlap, monkeypatch):
+    """Many anchors and few samples: rounds scan shares of them, and the last one all."""
+    monkeypatch.setattr("mllkm_scale.mkl.sequential._LEAST_ANCHORS", 100)
+    X, y = real_data("digits")
+    data = Dataset.from_arrays(X[:200], y[:200] > 4)
+    setting = {"anchors": np.tile(X, (2, 1)), "tol": 1e-3, "n_jobs": 1, "overlap": overlap}
+    shares, full = train(data, **setting), train(data, pricing="full", **setting)
+    assert any(event.lagged for event in shares.history)
+    assert not shares.history[-1].lagged
+    assert shares.status == full.status == "converged"
+    assert shares.model.certificate.dual <= full.model.certificate.primal
+    assert full.model.certificate.dual <= shares.model.certificate.primal
+    assert all(event.dual <= full.model.certificate.primal for event in shares.history)
+    proved = [event.dual for event in shares.history]
+    assert proved[-1] == max(proved)
+
+
+def test_a_training_that_prices_by_shares_resumes_to_the_same_bits(tmp_path, real_data, monkeypatch):
+    monkeypatch.setattr("mllkm_scale.mkl.sequential._LEAST_ANCHORS", 100)
+    X, y = real_data("digits")
+    data, setting = Dataset.from_arrays(X[:200], y[:200] > 4), {"anchors": np.tile(X, (2, 1)), "n_jobs": 1}
+    train(data, run_dir=tmp_path / "whole", **setting)
+    for rounds in (1, 2, None):
+        train(data, run_dir=tmp_path / "parts", resume=rounds != 1, max_rounds=rounds, **setting)
+    assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
