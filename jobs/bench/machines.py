@@ -26,6 +26,8 @@ def peer(machine: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test:
     size, repeats = "", REPEATS
     if hasattr(machine, "n_support_"):
         size, repeats = f"{machine.n_support_.sum()} support vectors", 1
+    elif hasattr(machine, "n_estimators_"):
+        size = f"{machine.n_estimators_} trees"
     return {"train_s": seconds, "size": size} | measured(lambda: machine.predict(X_test), y_test, repeats)
 
 
@@ -42,11 +44,15 @@ def measured(predict: Callable[[], np.ndarray], y_test: np.ndarray, repeats: int
     }
 
 
-def table(rows: dict[str, dict[str, Any]]) -> str:
-    """A line a machine, by name."""
-    lines = [f"{'':10s} {'error %':>8s} {'train s':>9s} {'us a row':>9s}  size"]
+def table(rows: dict[str, dict[str, Any]], accuracy: bool = False) -> str:
+    """A line a machine, by name, with its error or its accuracy; of one that is missing, why."""
+    lines = [f"{'':10s} {'accuracy' if accuracy else 'error %':>8s} {'train s':>9s} {'us a row':>9s}  size"]
     for name, row in rows.items():
-        figures = f"{row['test_error_percent']:8.2f} {row['train_s']:9.1f} {row['predict_us_a_row']:9.1f}"
+        if "missing" in row:
+            lines.append(f"{name:10s} {row['missing']}")
+            continue
+        percent = 100.0 - row["test_error_percent"] if accuracy else row["test_error_percent"]
+        figures = f"{percent:8.2f} {row['train_s']:9.1f} {row['predict_us_a_row']:9.1f}"
         more = f", gap {100 * row['gap']:.2f} %, peak {row['peak']}" if "gap" in row else ""
         lines.append(f"{name:10s} {figures}  {row['size']}{more}")
     return "\n".join(lines)
