@@ -37,6 +37,7 @@ bench: setup
 	$(BIN)/python jobs/bench/mnist.py
 	$(BIN)/python jobs/bench/ijcnn1.py
 	$(BIN)/python jobs/bench/covtype.py
+	$(BIN)/python jobs/bench/budgets.py
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/workers.py --overlap
 	$(BIN)/python jobs/bench/scan_rate.py
