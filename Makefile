@@ -31,11 +31,16 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
+	-$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python jobs/bench/weight_solvers.py
 	$(BIN)/python jobs/bench/usps.py
 	$(BIN)/python jobs/bench/mnist.py
+	$(BIN)/python jobs/bench/ijcnn1.py
+	$(BIN)/python jobs/bench/covtype.py
+	$(BIN)/python jobs/bench/budgets.py
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/workers.py --overlap
+	$(BIN)/python jobs/bench/scan_rate.py
 	$(BIN)/python jobs/bench/component.py
 	$(BIN)/python jobs/bench/additive.py
 	$(BIN)/python jobs/bench/soak.py

@@ -1,4 +1,4 @@
-"""What the benchmark jobs share: where the data are, and how a result is written."""
+"""What the benchmark jobs share: where the data are, how arrays are trained on, and how a result is written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import json
 import os
 import platform
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
-from mllkm_scale import __version__
+from mllkm_scale import Dataset, Model, __version__, train
+from mllkm_scale.run.progress import PlainProgress
+from mllkm_scale.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +29,40 @@ def load(name: str) -> dict[str, np.ndarray]:
         sys.exit(f"{name}.npz is not there: set MLLKM_DATA to the folder that has it")
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def train_arrays(X: np.ndarray, y: np.ndarray, **params: Any) -> tuple[dict[str, Any], Model]:
+    """Train on arrays as on data from disk, through a temporary file: the record of the training, and its model."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.h5"
+        write_hdf5(path, X, y)
+        return train_file(path, **params)
+
+
+def write_hdf5(path: Path, X: np.ndarray, y: np.ndarray) -> None:
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = X, y
+
+
+def train_file(path: Path, *, run_dir: Path | None = None, **params: Any) -> tuple[dict[str, Any], Model]:
+    """Train on an HDF5 file, with a line a round: the record of the training, and its model."""
+    started = time.perf_counter()
+    with Dataset.open(path) as dataset:
+        result = train(dataset, run_dir=run_dir, listener=PlainProgress(tol=params["tol"]), **params)
+    seconds, model = time.perf_counter() - started, result.model
+    record = {
+        "train_s": seconds,
+        "status": result.status,
+        "gap": model.certificate.gap,
+        "n_open": model.certificate.n_open,
+        "kernels": model.n_kernels,
+        "size": f"{model.n_kernels} kernels",
+        "peak": format_bytes(result.peak_bytes),
+        "peak_bytes": result.peak_bytes,
+        "plan": result.plan.as_dict(),
+        "history": [vars(event) for event in result.history],
+    }
+    return record, model
 
 
 def write(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:

@@ -1,0 +1,42 @@
+"""A training in a process of its own, whose peak memory is that of this training alone.
+
+    python jobs/bench/child.py TRAIN.h5 TEST.h5 RUN_DIR PARAMETERS
+
+The jobs call it by `train_in_child`; the parameters are JSON. It leaves the run folder, with record.json in it: what
+`train_file` records, the forms of the inner problem, and error and time on the test rows, which are read afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+from common import train_file
+from machines import measured
+
+
+def train_in_child(train: Path, test: Path, run_dir: Path, params: dict[str, Any]) -> dict[str, Any]:
+    """The record of a training on one HDF5 file, tested on another."""
+    command = [sys.executable, __file__, str(train), str(test), str(run_dir), json.dumps(params)]
+    if code := subprocess.run(command, check=False).returncode:
+        sys.exit(f"the training in {run_dir.name} ended with {code}")
+    record: dict[str, Any] = json.loads((run_dir / "record.json").read_text())
+    return record
+
+
+def main() -> None:
+    train, test, run_dir = (Path(argument) for argument in sys.argv[1:4])
+    record, model = train_file(train, run_dir=run_dir, **json.loads(sys.argv[4]))
+    record["inner"] = json.loads((run_dir / "run.json").read_text())["inner"]
+    with h5py.File(test) as file:
+        X_test, y_test = file["X"][:], file["y"][:]
+    record |= measured(lambda: model.predict(X_test, n_jobs=-1), y_test)
+    (run_dir / "record.json").write_text(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Covertype, class 2 against the rest, 581,012 x 54: how time and memory grow with the rows, beside the usual machines.
+
+    python jobs/bench/covtype.py [--sizes N ...] [--C 5] [--gammas G ...] [--tol 0.02] [--memory 2GB] [--anchors 20000]
+                                 [--time-limit 3600] [--peers linear nystroem lightgbm]
+
+Four fifths of the rows, chosen at random, are for training and the rest for testing; a size takes the first of the
+training rows. Features are standardised. Each training is a process of its own, whose peak memory is that of this size
+alone; one that reaches the time limit ends after its round, with the gap it has then. Time and peak memory grow as
+powers of the rows: the exponents are the slopes of straight lines through their logarithms, by least squares. The peers
+are LinearSVC, Nystroem with 1,000 landmarks before LinearSVC (13 GB for all rows), and LightGBM where it is installed,
+on the largest size. Writes results/covtype.json with the history of the rounds, and prints a line a size and a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from child import train_in_child
+from common import load, write, write_hdf5
+from machines import peer, table
+
+PEERS = ("linear", "nystroem", "lightgbm")
+SIZES = [464_809 // part for part in (16, 8, 4, 2, 1)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="training rows, at most 464809")
+    parser.add_argument("--C", type=float, default=5.0)
+    parser.add_argument("--gammas", type=float, nargs="*", help="automatic if not given; for standardised features")
+    parser.add_argument("--tol", type=float, default=0.02)
+    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--anchors", type=anchors, default=20_000, help="a number of random rows, all or kmeans:N")
+    parser.add_argument("--time-limit", type=float, default=3600.0, help="seconds for each size")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    arguments = parser.parse_args()
+    data = load("covtype")
+    X, y = data["X"], (data["y"] == 2).astype(np.int32)
+    rows, test = np.split(np.random.default_rng(0).permutation(len(y)), [4 * len(y) // 5])
+    ours = grow({size: rows[:size] for size in sorted(arguments.sizes)}, X, y, test, arguments)
+    largest = max(ours)
+    machines = {"mllkm": ours[largest]}
+    for name in arguments.peers:
+        machines[name] = peer_record(name, *(part[at] for at in (rows[:largest], test) for part in (X, y)))
+    exponents = {name: exponent(ours, name) for name in ("train_s", "peak_bytes")} if len(ours) > 1 else None
+    if exponents:
+        print(f"time grows as rows^{exponents['train_s']:.2f}, peak memory as rows^{exponents['peak_bytes']:.2f}")
+    print(f"{largest} rows:\n{table(machines, accuracy=True)}")
+    result = {"setting": vars(arguments), "sizes": ours, "exponents": exponents, "machines": machines}
+    print(f"written: {write('covtype', result)}")
+
+
+def grow(
+    sizes: dict[int, np.ndarray], X: np.ndarray, y: np.ndarray, test: np.ndarray, arguments: argparse.Namespace
+) -> dict[int, dict[str, Any]]:
+    """The records of trainings on these rows, by their number."""
+    params = {
+        "C": arguments.C,
+        "gammas": arguments.gammas or "auto",
+        "tol": arguments.tol,
+        "scaling": "standard",
+        "anchors": arguments.anchors,
+        "memory_budget": arguments.memory,
+        "time_limit": arguments.time_limit,
+    }
+    records = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_hdf5(folder / "test.h5", X[test], y[test])
+        for size, rows in sizes.items():
+            write_hdf5(folder / "train.h5", X[rows], y[rows])
+            records[size] = train_in_child(folder / "train.h5", folder / "test.h5", folder / f"run-{size}", params)
+            print(f"{size:7d} rows: {line(records[size])}", flush=True)
+    return records
+
+
+def anchors(text: str) -> str | int:
+    return int(text) if text.isdigit() else text
+
+
+def line(record: dict[str, Any]) -> str:
+    accuracy, gap = 100.0 - record["test_error_percent"], 100.0 * record["gap"]
+    return (
+        f"accuracy {accuracy:.2f} %, {record['train_s']:.1f} s, peak {record['peak']}, gap {gap:.2f} %"
+        f" ({record['status']}), {record['size']}"
+    )
+
+
+def exponent(ours: dict[int, dict[str, Any]], name: str) -> float:
+    """The power of the rows that this figure grows as."""
+    return float(np.polyfit(np.log(list(ours)), np.log([record[name] for record in ours.values()]), 1)[0])
+
+
+def peer_record(name: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+    if name == "lightgbm" and find_spec(name) is None:
+        return {"missing": "not installed: pip install --group bench"}
+    return peer(peer_named(name), X, y, X_test, y_test)
+
+
+def peer_named(name: str) -> Any:
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVC
+
+    if name == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        return LGBMClassifier(n_estimators=500, num_leaves=127, random_state=0, verbose=-1)
+    if name == "linear":
+        return make_pipeline(StandardScaler(), LinearSVC(C=1.0))
+    landmarks = Nystroem(gamma=1.0 / 54, n_components=1000, random_state=0)
+    return make_pipeline(StandardScaler(), landmarks, LinearSVC(C=1.0))
+
+
+if __name__ == "__main__":
+    main()

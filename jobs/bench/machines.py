@@ -1,0 +1,58 @@
+"""Machines side by side in one run: ours and those of scikit-learn's kind, trained, tested, and shown in a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import train_arrays
+
+REPEATS = 3  # of a prediction, whose shortest time counts
+
+
+def mllkm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, **params: Any) -> dict[str, Any]:
+    """The record of our machine with these parameters."""
+    record, model = train_arrays(X, y, **params)
+    return record | measured(lambda: model.predict(X_test, n_jobs=-1), y_test)
+
+
+def peer(machine: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:
+    """The record of a machine with `fit` and `predict`; one with support vectors is slow, and predicts once."""
+    started = time.perf_counter()
+    machine.fit(X, y)
+    seconds = time.perf_counter() - started
+    size, repeats = "", REPEATS
+    if hasattr(machine, "n_support_"):
+        size, repeats = f"{machine.n_support_.sum()} support vectors", 1
+    elif hasattr(machine, "n_estimators_"):
+        size = f"{machine.n_estimators_} trees"
+    return {"train_s": seconds, "size": size} | measured(lambda: machine.predict(X_test), y_test, repeats)
+
+
+def measured(predict: Callable[[], np.ndarray], y_test: np.ndarray, repeats: int = REPEATS) -> dict[str, float]:
+    """The shortest time of a prediction, and the share of its labels that are wrong."""
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        labels = predict()
+        seconds.append(time.perf_counter() - started)
+    return {
+        "predict_us_a_row": 1e6 * min(seconds) / len(y_test),
+        "test_error_percent": 100.0 * float(np.mean(labels != y_test)),
+    }
+
+
+def table(rows: dict[str, dict[str, Any]], accuracy: bool = False) -> str:
+    """A line a machine, by name, with its error or its accuracy; of one that is missing, why."""
+    lines = [f"{'':10s} {'accuracy' if accuracy else 'error %':>8s} {'train s':>9s} {'us a row':>9s}  size"]
+    for name, row in rows.items():
+        if "missing" in row:
+            lines.append(f"{name:10s} {row['missing']}")
+            continue
+        percent = 100.0 - row["test_error_percent"] if accuracy else row["test_error_percent"]
+        figures = f"{percent:8.2f} {row['train_s']:9.1f} {row['predict_us_a_row']:9.1f}"
+        more = f", gap {100 * row['gap']:.2f} %, peak {row['peak']}" if "gap" in row else ""
+        lines.append(f"{name:10s} {figures}  {row['size']}{more}")
+    return "\n".join(lines)
