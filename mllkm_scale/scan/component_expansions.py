@@ -89,26 +89,13 @@ def fill_coefficients(
 
 
 @numba.njit(cache=True, nogil=True)
-def _first_from(points: Array, x: float) -> int:
-    """The first entry that is not left of x."""
-    start, stop = 0, len(points)
-    while start < stop:
-        middle = (start + stop) >> 1
-        if points[middle] < x:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
-
-
-@numba.njit(cache=True, nogil=True)
 def _add_entries(
     points: Array, classes: Array, duals: Array, gamma: float, reach: float, c: float, sums: Array
 ) -> None:
     """Add the entries within `reach` of c to the sums (2 K)."""
     n_classes = len(sums) // 2
     t, bump = 0.0, 1.0
-    for j in range(_first_from(points, c - reach), len(points)):
+    for j in range(np.searchsorted(points, c - reach), len(points)):
         if points[j] - c != t:  # a point that is there for several classes needs one bump
             t = points[j] - c
             if t > reach:

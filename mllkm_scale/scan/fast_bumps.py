@@ -49,12 +49,11 @@ def bumps_of_gammas(map: MapName, t: Array, gammas: Array, out: Array | None = N
     if falls_exponentially(map) and t.dtype == np.float32:
         _fill_exp(t, (-_LOG2_E * gammas).astype(np.float32), H)
         return H
-    np.multiply(t[:, None, :], -gammas.astype(t.dtype)[:, None], out=H)
     if falls_exponentially(map):
+        np.multiply(t[:, None, :], -gammas.astype(t.dtype)[:, None], out=H)
         np.exp(H, out=H)
     else:
-        H += t.dtype.type(1.0)
-        np.maximum(H, 0.0, out=H)
+        _fill_bounded(t, gammas.astype(t.dtype), H)
     return H
 
 
@@ -83,3 +82,15 @@ def _fill_exp(t: Array, factors: Array, out: Array) -> None:
                 f = x - k
                 fraction = _ONE + f * (_P1 + f * (_P2 + f * (_P3 + f * (_P4 + f * (_P5 + f * _P6)))))
                 target[j] = fraction * np.int32((np.int32(k) + _BIAS) << _MANTISSA_BITS).view(np.float32)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _fill_bounded(t: Array, gammas: Array, out: Array) -> None:
+    zero, one = t.dtype.type(0.0), t.dtype.type(1.0)
+    for i in range(len(t)):
+        row = t[i]
+        for g in range(len(gammas)):
+            gamma, target = gammas[g], out[i, g]
+            for j in range(row.size):
+                h = one - gamma * row[j]
+                target[j] = h if h > zero else zero

@@ -1,7 +1,8 @@
 """The scan of a block of anchors: q_m for every gamma, summed over the classes.
 
 global (F1):     V = (H * a)^T X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product for each
-                 gamma and class; the distances are shared by all gammas and classes
+                 gamma and class; the distances are shared by all gammas and classes. Of the maps that vanish beyond
+                 a radius, kernels that reach few samples are summed over these alone
 component-wise:  one-dimensional sums (F4), from tables that are made once for a support
 """
 
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import MapName, falls_exponentially
 from mllkm_scale.scan.fast_bumps import bumps_of_gammas, distances
+from mllkm_scale.scan.near import add_near, count_near, near_share
 from mllkm_scale.scan.support import Buffers, Support, SupportPart
 
 __all__ = ["scan_block"]
@@ -23,8 +26,15 @@ Array = NDArray[Any]
 
 def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:
     """q (anchors, gammas) in double precision; the products run in the precision of the support."""
-    unscaled = _component_forms if family.componentwise else _global_forms
-    return scales * unscaled(family, support.relative(anchors), gammas, support)
+    anchors = support.relative(anchors)
+    if family.componentwise:
+        return scales * _component_forms(family, anchors, gammas, support)
+    if falls_exponentially(family.map):
+        return scales * _global_forms(family, anchors, gammas, support)
+    widest_first = np.argsort(gammas)
+    q = np.empty((len(anchors), len(gammas)))
+    q[:, widest_first] = _global_forms(family, anchors, gammas[widest_first], support)
+    return scales * q
 
 
 def _global_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
@@ -32,7 +42,7 @@ def _global_forms(family: Family, anchors: Array, gammas: Array, support: Suppor
     V = support.buffers.get("sums", (n_classes, len(gammas), n, d + 1), anchors.dtype)
     V.fill(0.0)
     for part in support.parts:
-        _add_part(V, family, anchors, gammas, support.X[part.rows], part, support.buffers)
+        _add_part(V, family, anchors, gammas, support, part)
     r = V[..., d]
     q = np.zeros((n, len(gammas)))
     for v in V:
@@ -41,13 +51,30 @@ def _global_forms(family: Family, anchors: Array, gammas: Array, support: Suppor
     return q + family.local_bias * np.einsum("kgi,kgi->ig", r, r, dtype=np.float64)
 
 
-def _add_part(
-    V: Array, family: Family, anchors: Array, gammas: Array, X: Array, part: SupportPart, buffers: Buffers
-) -> None:
-    """Add sum_i h(|x_i - c|) a_i [x_i, 1] over the part, for every class and gamma."""
-    n, G, B, width = len(X), len(gammas), len(anchors), V.shape[-1]
+def _add_part(V: Array, family: Family, anchors: Array, gammas: Array, support: Support, part: SupportPart) -> None:
+    """Add sum_i h(|x_i - c|) a_i [x_i, 1] over the part, for every class and gamma; of bounded maps, widest first."""
+    X, buffers = support.X[part.rows], support.buffers
+    n, G, B = len(X), len(gammas), len(anchors)
     t = distances(family.map, X, anchors, out=buffers.get("distances", (n, B), X.dtype))
-    H = bumps_of_gammas(family.map, t, gammas, out=buffers.get("bumps", (n, G, B), X.dtype)).reshape(n, G * B)
+    if falls_exponentially(family.map):
+        _add_products(V, family.map, t, gammas, X, part, buffers)
+        return
+    most, gammas = int(near_share(X.shape[1]) * t.size), gammas.astype(t.dtype)
+    counts = buffers.get("counts", (G, B), np.int32)
+    wide = count_near(t, gammas, most, counts)
+    if wide:
+        _add_products(V[:, :wide], family.map, t, gammas[:wide], X, part, buffers)
+    if wide < G:
+        rows, reach = buffers.get("near", (most,), np.uint32), buffers.get("reach", (most,), t.dtype)
+        add_near(X, support.signed_duals[part.rows], t, gammas, wide, counts, rows, reach, V)
+
+
+def _add_products(
+    V: Array, map: MapName, t: Array, gammas: Array, X: Array, part: SupportPart, buffers: Buffers
+) -> None:
+    """The same by a product for each class."""
+    (n, B), G, width = t.shape, len(gammas), V.shape[-1]
+    H = bumps_of_gammas(map, t, gammas, out=buffers.get("bumps", (n, G, B), X.dtype)).reshape(n, G * B)
     for k, (at, a) in enumerate(part.classes):
         h, x = H, X
         if at is not None:

@@ -13,6 +13,7 @@ from mllkm_scale.crew import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.near import near_share
 from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.support import PART_ROWS, Support
 
@@ -47,12 +48,13 @@ def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: 
 
 
 def block_bytes(n_features: int, n_classes: int, n_gammas: int) -> int:
-    """Memory of a thread that scans: sums, distances and bumps of a block, and a part of the support times duals."""
+    """Memory of a thread that scans: sums, distances, bumps and lists of a block, and rows times duals."""
     height = block_height(n_features, n_classes, n_gammas)
     sums = n_gammas * n_classes * height * (n_features + 1)
     bumps = (2 * n_gammas + 1) * PART_ROWS * height
+    lists = 2 * int(near_share(n_features) * PART_ROWS * height) + n_gammas * height
     factors = 3 * PART_ROWS * (n_features + 1)
-    return 4 * (2 * sums + bumps + factors) + 8 * 4 * height * n_features
+    return 4 * (2 * sums + bumps + lists + factors) + 8 * 4 * height * n_features
 
 
 def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) -> int:
