@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
 
-__all__ = ["Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "make_block"]
+__all__ = ["Block", "FeatureBlock", "GlobalBlock", "Held", "MatrixBlock", "held_vectors", "make_block"]
 
 Array = NDArray[Any]
 ALL = slice(None)
+Held = tuple[Array, ...]  # v_m (s, d) and r_m (s,) of global kernels, v_m (s, d + 1) of component-wise ones
 
 
 class Block(Protocol):
@@ -43,10 +44,11 @@ class GlobalBlock:
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
     term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
+
     """
 
-    def __init__(self, kernels: GlobalKernels, X: Array, signs: Array) -> None:
-        self.signs = signs
+    def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, held: Held | None = None) -> None:
+        self.signs, self._held = signs, held
         self._X, self._anchors, self._bias = X, kernels.anchors, kernels.local_bias
         self._H = kernels.bumps(X)
         norms = np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias
@@ -96,6 +98,9 @@ class GlobalBlock:
 
     def moments(self, duals: Array, U: Array) -> Array:
         V, r = self._vectors(duals)
+        if self._held is not None:
+            V += self._held[0]
+            r += self._held[1]
         np.matmul(self._X, V.T, out=U)
         U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
         U *= self._H
@@ -106,8 +111,8 @@ class GlobalBlock:
 class FeatureBlock:
     """Kernels given by explicit features (n, s, p): the component-wise families."""
 
-    def __init__(self, features: Array, signs: Array) -> None:
-        self.signs = signs
+    def __init__(self, features: Array, signs: Array, held: Held | None = None) -> None:
+        self.signs, self._held = signs, held
         self._features = features * signs[:, None, None]
 
     def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
@@ -122,6 +127,8 @@ class FeatureBlock:
 
     def moments(self, duals: Array, U: Array) -> Array:
         V = np.tensordot(duals, self._features, 1)
+        if self._held is not None:
+            V += self._held[0]
         np.einsum("isp,sp->is", self._features, V, out=U)
         return np.asarray(np.einsum("sp,sp->s", V, V))
 
@@ -157,8 +164,14 @@ class MatrixBlock:
         return np.array([duals @ (K @ duals) for K in self._grams])
 
 
-def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array) -> Block:
-    """The block that suits the family of these kernels."""
+def held_vectors(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Held:
+    """What samples add to the moments of a block if their duals do not change: sums of a_i phi_m(x_i)."""
+    moments = kernels.moments(X, signed_duals[:, None])
+    return tuple(part[0] for part in (moments if isinstance(moments, tuple) else (moments,)))
+
+
+def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array, held: Held | None = None) -> Block:
+    """The block that suits the family of these kernels; its moments include samples that are held, its forms do not."""
     if isinstance(kernels, GlobalKernels):
-        return GlobalBlock(kernels, X, signs)
-    return FeatureBlock(kernels.features(X), signs)
+        return GlobalBlock(kernels, X, signs, held)
+    return FeatureBlock(kernels.features(X), signs, held)

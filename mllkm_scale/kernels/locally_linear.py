@@ -56,6 +56,10 @@ class LocallyLinearKernels(ABC):
         """k_m(x_i, x_i), shape (n, s)."""
 
     @abstractmethod
+    def moments(self, X: Array, signed_duals: Array) -> Any:
+        """Sums over the samples of a_i phi_m(x_i) for each class, in the layout of the family."""
+
+    @abstractmethod
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         """w_m = beta_m sum_i a_i phi_m(x_i) folded for inference: coef (K, s, d) and local_coef (K, s).
 
@@ -105,7 +109,7 @@ class GlobalKernels(LocallyLinearKernels):
         H = bumps(self.map, D.copy(), self.gammas)
         return self.scales * H * H * (D + self.local_bias)
 
-    def _moments(self, X: Array, signed_duals: Array) -> tuple[Array, Array]:
+    def moments(self, X: Array, signed_duals: Array) -> tuple[Array, Array]:
         """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
         r = np.zeros((signed_duals.shape[1], len(self)))
@@ -119,12 +123,12 @@ class GlobalKernels(LocallyLinearKernels):
         return V, r
 
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
-        V, r = self._moments(X, signed_duals)
+        V, r = self.moments(X, signed_duals)
         factors = np.broadcast_to(weights * np.sqrt(self.scales), r.shape)
         return V * factors[:, :, None], self.local_bias * r * factors
 
     def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
-        V, r = self._moments(support, signed_duals)
+        V, r = self.moments(support, signed_duals)
         offsets = self.local_bias * r - np.einsum("ksd,sd->ks", V, self.anchors)
         return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
@@ -139,7 +143,7 @@ class GlobalKernels(LocallyLinearKernels):
         return (X @ Z.T) * (A @ C.T) - B @ C.T - A @ E.T
 
     def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
-        V, r = self._moments(X, signed_duals)
+        V, r = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V) + self.local_bias * np.einsum("ks,ks->s", r, r)
 
 
@@ -164,7 +168,7 @@ class ComponentKernels(LocallyLinearKernels):
         phi = [self.features(X[rows]) for rows in self._blocks(X)]
         return np.concatenate([np.einsum("ijk,ijk->ij", p, p) for p in phi])
 
-    def _moments(self, X: Array, signed_duals: Array) -> Array:
+    def moments(self, X: Array, signed_duals: Array) -> Array:
         """V (K, s, d + 1): sums of a_i phi_m(x_i)."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features + 1))
         for rows in self._blocks(X):
@@ -172,12 +176,12 @@ class ComponentKernels(LocallyLinearKernels):
         return V
 
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
-        V = self._moments(X, signed_duals)
+        V = self.moments(X, signed_duals)
         V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
         return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
 
     def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
-        V = self._moments(support, signed_duals)
+        V = self.moments(support, signed_duals)
         parts = [np.einsum("nsp,ksp->kns", self.features(X[rows]), V, optimize=True) for rows in self._blocks(X)]
         return np.concatenate(parts, axis=1)
 
@@ -201,5 +205,5 @@ class ComponentKernels(LocallyLinearKernels):
         return K
 
     def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
-        V = self._moments(X, signed_duals)
+        V = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V)

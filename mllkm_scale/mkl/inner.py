@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.gram.blocks import make_block
+from mllkm_scale.gram.blocks import Block, held_vectors, make_block
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, inner_flops, tile_bytes
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, dense_bytes, inner_flops, tile_bytes
+from mllkm_scale.mkl.free_samples import free_samples_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
-from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
+from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution
 from mllkm_scale.solver.feature_svm import FeatureSVM
-from mllkm_scale.solver.svm import SVMSolution
+from mllkm_scale.solver.svm import EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
 from mllkm_scale.team import Team
 
@@ -58,7 +59,7 @@ class InnerMKL:
             )
             near = weights, np.concatenate(duals)
             return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, near=near, poll=self.poll)
-        return self.first_order(choice, kernels, weights, rows, duals, tol)
+        return self.alternate(choice, kernels, weights, rows, duals, tol)
 
     def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
         """Multiply-adds of a call with these kernels and rows, roughly."""
@@ -80,7 +81,7 @@ class InnerMKL:
         componentwise = isinstance(kernels, ComponentKernels)
         return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise)
 
-    def first_order(
+    def alternate(
         self,
         choice: Choice,
         kernels: LocallyLinearKernels,
@@ -89,7 +90,7 @@ class InnerMKL:
         duals: list[Array],
         tol: float,
     ) -> Solution:
-        """Alternate weights and SVMs; the rows and maps of one class at a time are in memory."""
+        """Alternate SVMs and weights; the rows and maps of a class are in memory while its SVM is solved."""
         with ExitStack() as stack:
             store = None
             if choice.form == "tiles":
@@ -105,9 +106,48 @@ class InnerMKL:
                 signed = (class_duals[used] * self.signs[rows[k][used], k])[:, None]
                 return kernels.quadratic_forms(self.rows_of(rows[k][used]), signed)
 
-            oracle = Oracle(svms, forms, self.C)
+            def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
+                return self.solve_free(kernels, weights, rows, duals, free, tol)
+
+            oracle = Oracle(svms, forms, self.C, team=self.team)
             oracle.duals = [np.clip(part, 0.0, self.C) for part in duals]
-            return alternating_mkl(oracle, weights, tol)
+            solution = free_samples_mkl(oracle, joint, weights, tol, poll=self.poll)
+            if solution.objective.gap <= tol:
+                return solution
+            more = alternating_mkl(oracle, solution.weights, tol, poll=self.poll)
+            return min(solution, more, key=lambda found: found.objective.gap)
+
+    def solve_free(
+        self,
+        kernels: LocallyLinearKernels,
+        weights: Array,
+        rows: list[Array],
+        duals: list[Array],
+        free: list[Array],
+        tol: float,
+    ) -> Array | None:
+        """The interior point on the free samples of each class, with the duals of the others held; None if too many."""
+        for mask in free:
+            mask[:1] |= not mask.any()
+        sizes = self.sizes(kernels, [r[mask] for r, mask in zip(rows, free, strict=True)])
+        if dense_bytes(sizes) > self.available_bytes:
+            return None
+
+        def block(k: int) -> tuple[Block, Array]:
+            signs, held = self.signs[rows[k], k], np.flatnonzero(~free[k] & (duals[k] > 0.0))
+            X, mass = self.rows_of(rows[k][held]), duals[k][held] * signs[held]
+            vectors, forms = held_vectors(kernels, X, mass), kernels.quadratic_forms(X, mass[:, None])
+            return make_block(kernels, self.rows_of(rows[k][free[k]]), signs[free[k]], vectors), forms
+
+        made = self.team.run(block, range(len(rows)))
+        total = sum(float(a[~mask].sum()) for a, mask in zip(duals, free, strict=True))
+        held = HeldSamples(total, np.sum([forms for _, forms in made], axis=0))
+        problem = RestrictedProblem([part for part, _ in made], self.C, self.team, held)
+        near = weights, np.concatenate([a[mask] for a, mask in zip(duals, free, strict=True)])
+        solution = interior_point(problem, tol, near=near, poll=self.poll)
+        for a, mask, part in zip(duals, free, problem.slices, strict=True):
+            a[mask] = solution.duals[part]
+        return solution.weights
 
     def rows_of(self, rows: Array) -> Array:
         return self.data.rows(rows).astype(np.float64)
@@ -123,15 +163,17 @@ class _ClassSVM:
     number: int
     store: TileStore | None
     signs: Array = field(init=False)
+    generation: str = ""  # of its tiles in the store
 
     def __post_init__(self) -> None:
         self.signs = self.inner.signs[self.rows, self.number]
 
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+    def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         X, key, C = self.inner.rows_of(self.rows), (self.inner.seed, self.number), self.inner.C
         if self.store is None:
-            return FeatureSVM(self.kernels, X, self.signs, C, key).solve(weights, duals, tol, max_epochs)
-        svm = TiledSVM(self.kernels, X, self.signs, C, self.store, f"class {self.number}", key)
-        solution = svm.solve(weights, duals, tol, max_epochs)
-        svm.close()
+            return FeatureSVM(self.kernels, X, self.signs, C, key).solve(weights, duals, limits)
+        name = f"class {self.number}"
+        svm = TiledSVM(self.kernels, X, self.signs, C, self.store, name, key, self.generation)
+        solution = svm.solve(weights, duals, limits)
+        self.generation = svm.generation
         return solution

@@ -84,7 +84,8 @@ def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iter
     floors = _balanced(problem)
     floors *= _SPREAD * duals.sum() / floors.sum()
     duals = np.minimum(np.maximum(duals, floors), (1.0 - _SPREAD) * C)
-    duals *= min(1.0, float(duals.sum() / problem.forms(duals).max()))
+    if problem.held is None:
+        duals *= min(1.0, float(duals.sum() / problem.forms(duals).max()))
     U, q = problem.moments(duals)
     excess, product = U @ weights - 1.0, float(duals.mean())
     lower, upper = np.maximum(product / duals, excess), np.maximum(product / (C - duals), -excess)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.mkl.restricted import Objective
-from mllkm_scale.solver.svm import SVM
+from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
+from mllkm_scale.team import Team
 
 __all__ = ["Evaluation", "Oracle"]
 
@@ -26,6 +27,7 @@ class Evaluation:
     forms: Array
     value: float
     objective: Objective
+    margins: list[Array]
     epochs: int
 
 
@@ -36,28 +38,43 @@ class Oracle:
     """
 
     def __init__(
-        self, svms: Sequence[SVM], forms: Callable[[int, Array], Array], C: float, max_epochs: int = 1000
+        self,
+        svms: Sequence[SVM],
+        forms: Callable[[int, Array], Array],
+        C: float,
+        max_epochs: int = 1000,
+        team: Team | None = None,
     ) -> None:
-        self._svms, self._forms, self._C, self._max_epochs = list(svms), forms, float(C), max_epochs
+        self._svms, self._forms, self.C, self._max_epochs = list(svms), forms, float(C), max_epochs
+        self._team = team or Team()
         self.duals = [np.zeros(len(svm.signs)) for svm in svms]
         self.evaluations = 0
 
-    def evaluate(self, weights: Array, tol: float) -> Evaluation:
-        """Solve the SVMs to the relative gap `tol`, and price every active kernel."""
-        solutions = [
-            svm.solve(weights, duals, tol, self._max_epochs) for svm, duals in zip(self._svms, self.duals, strict=True)
-        ]
-        self.duals = [solution.duals for solution in solutions]
+    def evaluate(self, weights: Array, tol: float, least_epochs: int = 0) -> Evaluation:
+        """Solve the SVMs to the relative gap `tol`, in so many epochs at least, and price every active kernel.
+
+        With an infinite `tol` the duals stay as they are.
+        """
+        limits = EpochLimits(tol, self._max_epochs, least_epochs)
+
+        def solve(k: int) -> tuple[SVMSolution, Array]:
+            solution = self._svms[k].solve(weights, self.duals[k], limits)
+            return solution, self._forms(k, solution.duals)
+
+        solved = self._team.run(solve, range(len(self._svms)))
+        solutions = [solution for solution, _ in solved]
+        self.duals = [solution.duals.copy() for solution in solutions]
         self.evaluations += 1
-        q = np.sum([self._forms(k, duals) for k, duals in enumerate(self.duals)], axis=0)
+        q = np.sum([forms for _, forms in solved], axis=0)
         total = float(sum(duals.sum() for duals in self.duals))
         hinge = sum(float(np.maximum(0.0, 1.0 - s.margins).sum()) for s in solutions)
-        primal = 0.5 * float(weights @ np.sqrt(q)) ** 2 + self._C * hinge
+        primal = 0.5 * float(weights @ np.sqrt(q)) ** 2 + self.C * hinge
         return Evaluation(
             weights,
-            self.duals,
+            [solution.duals for solution in solutions],
             q,
             total - 0.5 * float(weights @ q),
             Objective(primal, total - 0.5 * float(q.max())),
+            [s.margins for s in solutions],
             sum(s.epochs for s in solutions),
         )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mllkm_scale.gram.blocks import Block
 from mllkm_scale.team import Team
 
-__all__ = ["Objective", "RestrictedProblem", "Solution"]
+__all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution"]
 
 Array = NDArray[Any]
 
@@ -47,14 +47,25 @@ class Solution:
     steps: int
 
 
+@dataclass(frozen=True)
+class HeldSamples:
+    """Samples of all classes whose duals are held: the sum of these, and the forms of them alone (s,)."""
+
+    total: float
+    forms: Array
+
+
 class RestrictedProblem:
     """Blocks of the classes, the box [0, C], and the team that works on them."""
 
-    def __init__(self, blocks: Sequence[Block], C: float, team: Team | None = None) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], C: float, team: Team | None = None, held: HeldSamples | None = None
+    ) -> None:
         self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals = int(edges[-1])
+        self.held = held
 
     def moments(self, duals: Array, out: Array | None = None) -> tuple[Array, Array]:
         """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes.
@@ -71,12 +82,19 @@ class RestrictedProblem:
         return U, np.sum(self.team.run(fill, range(len(self.blocks))), axis=0)
 
     def forms(self, duals: Array) -> Array:
-        """The quadratic forms q (s,) alone."""
+        """The quadratic forms (s,) of duals alone, without samples that are held."""
         parts = self.team.run(lambda k: self.blocks[k].forms(duals[self.slices[k]]), range(len(self.blocks)))
         return np.sum(parts, axis=0)
 
     def objective(self, duals: Array, weights: Array, U: Array, q: Array) -> Objective:
-        """F5 on the restricted problem, with w_m = beta_m v_m(alpha)."""
-        hinge = np.maximum(0.0, 1.0 - U @ weights).sum()
-        primal = 0.5 * (weights @ np.sqrt(np.maximum(q, 0.0))) ** 2 + self.C * hinge
-        return Objective(float(primal), float(duals.sum() - 0.5 * q.max()))
+        """F5 on the restricted problem, with w_m = beta_m v_m(alpha).
+
+        With samples held, the value at fixed weights is concave in the other duals: its tangent over the box bounds it
+        by C hinge + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of the samples held.
+        """
+        hinge = self.C * np.maximum(0.0, 1.0 - U @ weights).sum()
+        if self.held is None:
+            primal = 0.5 * (weights @ np.sqrt(np.maximum(q, 0.0))) ** 2 + hinge
+            return Objective(float(primal), float(duals.sum() - 0.5 * q.max()))
+        primal = hinge + 0.5 * weights @ (self.forms(duals) - self.held.forms) + self.held.total
+        return Objective(float(primal), float(duals.sum() + self.held.total - 0.5 * q.max()))

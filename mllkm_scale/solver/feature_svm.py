@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
-from mllkm_scale.solver.sdca import sdca_epoch_features, sdca_epoch_local
-from mllkm_scale.solver.svm import SVMSolution, run_epochs
+from mllkm_scale.solver.local_blocks import LocalBlocks
+from mllkm_scale.solver.sdca import sdca_epoch_features
+from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["FeatureSVM"]
 
 Array = NDArray[Any]
+
+_SINGLE_PRECISION_TOL = 2e-4  # relative gaps down to this one are reached in single precision
 
 
 class FeatureSVM:
@@ -24,39 +27,20 @@ class FeatureSVM:
     ) -> None:
         self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
 
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+    def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         used = np.flatnonzero(weights)
-        kernels, root = self._kernels.take(used), np.sqrt(weights[used])
+        kernels, X, signs, C = self._kernels.take(used), self._X, self.signs, self._C
         duals = duals.astype(np.float64, copy=True)
-        mass = duals * self.signs
-        X, signs, C = self._X, self.signs, self._C
         if isinstance(kernels, GlobalKernels):
-            A = kernels.bumps(X) * root
-            diagonal = kernels.diagonals(X) @ weights[used]
-            local = mass @ A
-            w = (A * mass[:, None]).T @ X - local[:, None] * kernels.anchors
+            dtype = np.float32 if limits.tol >= _SINGLE_PRECISION_TOL else np.float64
+            blocks = LocalBlocks(kernels, weights[used], X, signs, C, duals, dtype)
+            return run_epochs(blocks.epoch, lambda: (duals, blocks.margins()), C, len(duals), limits, self._key)
+        phi = kernels.features(X) * np.sqrt(weights[used])[:, None]
+        phi = phi.reshape(len(phi), -1)
+        diagonal = np.einsum("ij,ij->i", phi, phi)
+        w = (duals * signs) @ phi
 
-            def epoch(order: Array) -> float:
-                return float(
-                    sdca_epoch_local(
-                        X, A, kernels.anchors, kernels.local_bias, diagonal, signs, C, order, duals, w, local
-                    )
-                )
+        def epoch(order: Array) -> None:
+            sdca_epoch_features(phi, diagonal, signs, C, order, duals, w)
 
-            def state() -> tuple[Array, Array]:
-                inner = X @ w.T - np.einsum("sd,sd->s", w, kernels.anchors) + kernels.local_bias * local
-                return duals, signs * np.einsum("is,is->i", A, inner)
-
-        else:
-            phi = kernels.features(X) * root[:, None]
-            phi = phi.reshape(len(phi), -1)
-            diagonal = np.einsum("ij,ij->i", phi, phi)
-            flat = mass @ phi
-
-            def epoch(order: Array) -> float:
-                return float(sdca_epoch_features(phi, diagonal, signs, C, order, duals, flat))
-
-            def state() -> tuple[Array, Array]:
-                return duals, signs * (phi @ flat)
-
-        return run_epochs(epoch, state, C, len(duals), tol, max_epochs, self._key)
+        return run_epochs(epoch, lambda: (duals, signs * (phi @ w)), C, len(duals), limits, self._key)

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["epoch_orders", "sdca_epoch", "sdca_epoch_features", "sdca_epoch_local"]
+__all__ = ["epoch_orders", "sdca_epoch", "sdca_epoch_features", "step"]
 
 Array = NDArray[Any]
 
@@ -26,7 +26,7 @@ def epoch_orders(n: int, epochs: int, *key: int) -> Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _step(output: float, sign: float, dual: float, diagonal: float, C: float) -> tuple[float, float]:
+def step(output: float, sign: float, dual: float, diagonal: float, C: float) -> tuple[float, float]:
     """New dual of a sample, and its violation; (dual, 0) if the sample is to be skipped."""
     g = 1.0 - sign * output
     if g == 0.0 or (g > 0.0 and dual >= C) or (g < 0.0 and dual <= 0.0):
@@ -40,7 +40,7 @@ def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, 
     """One epoch on a dense Gram; `duals` and `outputs` (yhat) are changed in place."""
     worst = 0.0
     for i in order:
-        new, violation = _step(outputs[i], signs[i], duals[i], gram[i, i], C)
+        new, violation = step(outputs[i], signs[i], duals[i], gram[i, i], C)
         worst = max(worst, violation)
         change = (new - duals[i]) * signs[i]
         if change != 0.0:
@@ -50,7 +50,7 @@ def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, 
     return worst
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def sdca_epoch_features(
     features: Array, diagonal: Array, signs: Array, C: float, order: Array, duals: Array, w: Array
 ) -> float:
@@ -60,54 +60,11 @@ def sdca_epoch_features(
         output = 0.0
         for p in range(len(w)):
             output += features[i, p] * w[p]
-        new, violation = _step(output, signs[i], duals[i], diagonal[i], C)
+        new, violation = step(output, signs[i], duals[i], diagonal[i], C)
         worst = max(worst, violation)
         change = (new - duals[i]) * signs[i]
         if change != 0.0:
             duals[i] = new
             for p in range(len(w)):
                 w[p] += change * features[i, p]
-    return worst
-
-
-@numba.njit(cache=True, nogil=True)
-def sdca_epoch_local(
-    X: Array,
-    bumps: Array,
-    anchors: Array,
-    bias: float,
-    diagonal: Array,
-    signs: Array,
-    C: float,
-    order: Array,
-    duals: Array,
-    w: Array,
-    local: Array,
-) -> float:
-    """One epoch on the features A_im (x_i - c_m), A_im sqrt(b) of global kernels, which are never stored.
-
-    `bumps` is A (n, s), the weights included; `w` (s, d) and `local` (s,) hold sum_i a_i A_im (x_i - c_m) and
-    sum_i a_i A_im. O(s d) a step, less where a bounded map is zero.
-    """
-    worst = 0.0
-    n_kernels, n_features = w.shape
-    for i in order:
-        output = 0.0
-        for m in range(n_kernels):
-            if bumps[i, m] != 0.0:
-                inner = bias * local[m]
-                for l in range(n_features):
-                    inner += (X[i, l] - anchors[m, l]) * w[m, l]
-                output += bumps[i, m] * inner
-        new, violation = _step(output, signs[i], duals[i], diagonal[i], C)
-        worst = max(worst, violation)
-        change = (new - duals[i]) * signs[i]
-        if change != 0.0:
-            duals[i] = new
-            for m in range(n_kernels):
-                mass = change * bumps[i, m]
-                if mass != 0.0:
-                    local[m] += mass
-                    for l in range(n_features):
-                        w[m, l] += mass * (X[i, l] - anchors[m, l])
     return worst

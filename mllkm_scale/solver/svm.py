@@ -11,7 +11,7 @@ y f(x) of its samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,10 +21,11 @@ from mllkm_scale.solver.gap import relative_gap
 from mllkm_scale.solver.newton import newton_finish
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
-__all__ = ["SVM", "DenseSVM", "SVMSolution", "run_epochs"]
+__all__ = ["SVM", "DenseSVM", "EpochLimits", "SVMSolution", "run_epochs"]
 
 Array = NDArray[Any]
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
+_FAR = 0.2  # beyond the margin: samples at a bound that are not visited until the next evaluation
 EPOCHS_BEFORE_NEWTON = 50
 
 
@@ -38,33 +39,45 @@ class SVMSolution:
     epochs: int
 
 
+@dataclass(frozen=True)
+class EpochLimits:
+    """When an SVM is solved: at a relative gap, after so many epochs at most, and so many at least."""
+
+    tol: float
+    most: int = 1000
+    least: int = 0
+
+
 class SVM(Protocol):
     """One class of the restricted problem, for any weights."""
 
     signs: Array
 
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution: ...
+    def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution: ...
 
 
 def run_epochs(
-    epoch: Callable[[Array], float],
+    epoch: Callable[[Array], object],
     state: Callable[[], tuple[Array, Array]],
     C: float,
     n: int,
-    tol: float,
-    max_epochs: int,
+    limits: EpochLimits,
     key: tuple[int, ...],
 ) -> SVMSolution:
-    """Epochs until the gap is at most `tol`; the gap is evaluated every few of them."""
+    """Epochs until the gap is small enough; the gap is evaluated every few of them, over all samples.
+
+    Between two evaluations samples at a bound rest whose margin is far on the right side of it (shrinking).
+    """
     done = 0
     while True:
         duals, margins = state()
         gap = relative_gap(duals, margins, C)
-        if gap <= tol or done >= max_epochs:
+        if (gap <= limits.tol and done >= limits.least) or done >= limits.most:
             return SVMSolution(duals.copy(), margins, gap, done)
-        count = min(_CHECK_EVERY, max_epochs - done)
+        count = min(_CHECK_EVERY, limits.most - done)
+        resting = ((duals <= 0.0) & (margins > 1.0 + _FAR)) | ((duals >= C) & (margins < 1.0 - _FAR))
         for order in epoch_orders(n, count, *key, done):
-            epoch(order)
+            epoch(order[~resting[order]])
         done += count
 
 
@@ -82,7 +95,7 @@ class DenseSVM:
     ) -> None:
         self.signs, self._gram, self._C, self._key, self._newton = signs, gram, float(C), key, newton
 
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+    def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         K = self._gram(weights)
         duals = duals.astype(np.float64, copy=True)
         outputs = K @ (duals * self.signs)
@@ -93,11 +106,11 @@ class DenseSVM:
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
-        epochs = min(max_epochs, EPOCHS_BEFORE_NEWTON) if self._newton else max_epochs
-        solution = run_epochs(epoch, state, self._C, len(duals), tol, epochs, self._key)
-        if solution.gap <= tol or not self._newton:
+        before_newton = replace(limits, most=min(limits.most, EPOCHS_BEFORE_NEWTON)) if self._newton else limits
+        solution = run_epochs(epoch, state, self._C, len(duals), before_newton, self._key)
+        if solution.gap <= limits.tol or not self._newton:
             return solution
-        exact = newton_finish(K * np.outer(self.signs, self.signs), self._C, tol)
+        exact = newton_finish(K * np.outer(self.signs, self.signs), self._C, limits.tol)
         margins = self.signs * (K @ (exact * self.signs))
         gap = relative_gap(exact, margins, self._C)
         return SVMSolution(exact, margins, gap, solution.epochs) if gap < solution.gap else solution

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mllkm_scale.gram.store import TileKey, TileStore
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.solver.sdca import sdca_epoch
-from mllkm_scale.solver.svm import SVMSolution, run_epochs
+from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["TILE_ROWS", "TiledSVM"]
 
@@ -25,7 +25,10 @@ TILE_ROWS = 1024  # 8 MB tiles
 
 
 class TiledSVM:
-    """SDCA on tiles; `name` tells the tiles of this problem from those of another in the same store."""
+    """SDCA on tiles; `name` tells the tiles of this problem from those of another in the same store.
+
+    The tiles of the last weights stay in the store: `generation` takes them up in another object for the same samples.
+    """
 
     def __init__(
         self,
@@ -36,12 +39,13 @@ class TiledSVM:
         store: TileStore,
         name: str = "",
         key: tuple[int, ...] = (0,),
+        generation: str = "",
     ) -> None:
         self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
-        self._store, self._name, self._generation = store, name, ""
+        self._store, self._name, self.generation = store, name, generation
         self._blocks = [slice(i, min(i + TILE_ROWS, len(X))) for i in range(0, len(X), TILE_ROWS)]
 
-    def solve(self, weights: Array, duals: Array, tol: float, max_epochs: int) -> SVMSolution:
+    def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         self._renew(weights)
         duals = duals.astype(np.float64, copy=True)
         outputs = np.zeros(len(duals))
@@ -66,17 +70,17 @@ class TiledSVM:
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
-        return run_epochs(epoch, state, self._C, len(duals), tol, max_epochs, self._key)
+        return run_epochs(epoch, state, self._C, len(duals), limits, self._key)
 
     def close(self) -> None:
         """Forget the tiles of this problem."""
-        self._store.retire(self._generation)
+        self._store.retire(self.generation)
 
     def _renew(self, weights: Array) -> None:
         generation = f"{self._name}/{hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()[:16]}"
-        if generation != self._generation:
-            self._store.retire(self._generation)
-            self._generation = generation
+        if generation != self.generation:
+            self._store.retire(self.generation)
+            self.generation = generation
 
     def _tile(self, weights: Array, i: int, j: int) -> Array:
         def make() -> Array:
@@ -84,7 +88,7 @@ class TiledSVM:
             kernels = self._kernels.take(used)
             return kernels.combined_gram(weights[used], self._X[self._blocks[i]], self._X[self._blocks[j]])
 
-        return self._store.get(TileKey(self._generation, i, j), make)
+        return self._store.get(TileKey(self.generation, i, j), make)
 
     def _spread(self, weights: Array, i: int, mass: Array, outputs: Array) -> None:
         """outputs += K[:, block i] mass, tile by tile; only the lower triangle of tiles is ever made."""
