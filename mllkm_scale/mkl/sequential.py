@@ -370,12 +370,15 @@ class SequentialMKL:
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 
     def renew_samples(self, state: State, seen: _Seen) -> State:
-        """Samples well beyond the margin leave; the worst of those within it join, at most doubling a working set."""
+        """Samples well beyond the margin leave; some of those within it join, at most doubling a working set.
+
+        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use.
+        """
         working = state.working & (seen.margins < self.settings.margin)
         for k, margins in enumerate(seen.margins.T):
-            outside = np.flatnonzero((margins < 1.0) & ~working[:, k])
-            worst = outside[np.argsort(margins[outside], kind="stable")]
-            working[worst[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
+            rng = np.random.default_rng([self.settings.seed, state.round, 2, k])
+            outside = rng.permutation(np.flatnonzero((margins < 1.0) & ~working[:, k]))
+            working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
 
     def truncated(self, state: State, max_kernels: int) -> State:
