@@ -1,7 +1,8 @@
 """Unit trace (F9): each kernel is divided by its mean diagonal over a sample of the training rows.
 
 A kernel that reaches almost no sample would be blown up by the division; it is excluded instead (scale 0). Reach is the
-effective number of samples in the diagonal, (sum u)^2 / sum u^2 with u_i = k_m(x_i, x_i).
+effective number of samples in the diagonal, (sum u)^2 / sum u^2 with u_i = k_m(x_i, x_i). And since a kernel far from
+all samples may reach many of them equally little, sum u must be that of one sample at least where u is largest.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from numpy.typing import NDArray
 from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.maps import bumps, falls_exponentially, uses_plain_distance
 
-__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "trace_scales"]
+__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "largest_diagonal", "trace_scales"]
 
 Array = NDArray[Any]
 
 MIN_REACH = 10.0
 _BLOCK_BYTES = 4 << 20
+_FAR, _DISTANCES = 10.0, 1001  # gamma t, or gamma t^2, up to which the largest diagonal is looked for, and where
 REFERENCE_ROWS = 4096
 """At most so many training rows are the sample over which the mean diagonal is taken."""
 
@@ -56,11 +59,14 @@ class TraceWork:
     def _scales(self, anchors: Array, reference: Array) -> Array:
         least_reach = min(MIN_REACH, 0.5 * len(reference))
         out = np.zeros((len(anchors), len(self.gammas)))
+        least_peaks = min(1.0, 0.01 * len(reference))
         for g, gamma in enumerate(self.gammas):
+            least = least_peaks * largest_diagonal(self.family, gamma)
             kernels = self.family.kernels(anchors.astype(np.float64), np.full(len(anchors), gamma))
             diagonals = kernels.diagonals(reference)
             total, squares = diagonals.sum(axis=0), np.einsum("ij,ij->j", diagonals, diagonals)
-            np.divide(len(reference), total, where=total * total > least_reach * squares, out=out[:, g])
+            reaches = (total * total > least_reach * squares) & (total > least)
+            np.divide(len(reference), total, where=reaches, out=out[:, g])
         return out
 
     def describe(self, units: range) -> str:
@@ -68,10 +74,22 @@ class TraceWork:
         return f"the normalisation of anchors {start} to {stop - 1}"
 
 
+def largest_diagonal(family: Family, gamma: float) -> float:
+    """The largest k(x, x) = h(t)^2 (t^2 + b) at any distance t from the anchor, of one component if component-wise.
+
+    >>> round(largest_diagonal(Family("gaussian"), 0.5) * np.e, 4)
+    1.0
+    """
+    farthest = (_FAR if falls_exponentially(family.map) else 1.0) / gamma
+    t = np.linspace(0.0, farthest if uses_plain_distance(family.map) else farthest**0.5, _DISTANCES)
+    h = bumps(family.map, t * t, gamma)
+    return float((h * h * (t * t + family.local_bias)).max())
+
+
 def trace_scales(
     family: Family, anchors: RowSource, gammas: Array, reference: Array, crew: Crew | None = None
 ) -> Array:
-    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is below MIN_REACH."""
+    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is too small."""
     doers: Crew = crew or ThreadCrew()
     width = reference.shape[1] + 1 if family.componentwise else 1
     height = max(1, _BLOCK_BYTES // (8 * len(reference) * width))

@@ -1,9 +1,9 @@
 """MKL on many working samples of which most are at a bound: the interior point on the others, with these held (F8).
 
 SVMs at the weights of before tell which samples are well within their bound: alpha = 0 beyond the margin, or alpha = C
-within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all margins
-are looked at, and samples that were held on the wrong side are set free, until none is. Noisy data have several times
-more samples at C than free ones, and the cost of the factors is the cube of their number.
+within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all
+margins are looked at, and samples that were held on the wrong side are set free, until none is. Noisy data have several
+times more samples at C than free ones, and the cost of the factors is the cube of their number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JointSolver(Protocol):
 def free_samples_mkl(
     oracle: Oracle, joint: JointSolver, weights: Array, tol: float, *, poll: Callable[[], None] = lambda: None
 ) -> Solution:
-    """From the given weights and the duals of the oracle to the relative gap `tol`, or as far as the free samples fit."""
+    """From the given weights and the duals of the oracle to the relative gap `tol`, or while the free samples fit."""
     weights = weights / weights.sum() if weights.any() else np.full(len(weights), 1.0 / len(weights))
     now = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
     free = _not_held(now, oracle.C)

@@ -11,7 +11,7 @@ from mllkm_scale.kernels import normalisation
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.kernels.normalisation import MIN_REACH, trace_scales
+from mllkm_scale.kernels.normalisation import MIN_REACH, largest_diagonal, trace_scales
 from mllkm_scale.team import Team
 
 
@@ -71,3 +71,23 @@ def test_scales_have_the_same_bits_in_any_number_of_threads(monkeypatch, small_p
     alone = trace_scales(family, data, np.array([0.01, 0.1]), X)
     with Team(3) as team:
         np.testing.assert_array_equal(trace_scales(family, data, np.array([0.01, 0.1]), X, ThreadCrew(team)), alone)
+
+
+@pytest.mark.parametrize("map", MAPS)
+@pytest.mark.parametrize("local_bias", [0.0, 0.7])
+def test_the_largest_diagonal_is_that_of_the_worst_distance(map, local_bias):
+    family = Family(map, local_bias=local_bias)
+    t = np.linspace(0, 30, 300_001)[:, None]
+    at_any_distance = family.kernels(np.zeros((1, 1)), np.array([0.4])).diagonals(t).max()
+    assert largest_diagonal(family, 0.4) == pytest.approx(at_any_distance, rel=1e-4)
+
+
+@pytest.mark.parametrize("map", ["gaussian", "exponential"])
+def test_an_anchor_far_from_all_samples_is_excluded_though_it_reaches_them_equally_little(map):
+    """Its bumps are tiny and alike: divided by their mean they would be of any size near the anchor."""
+    rng = np.random.default_rng(0)
+    sample = rng.normal(size=(500, 3))
+    anchors = Dataset.from_arrays(np.array([[0.0, 0.0, 0.0], [60.0, 0.0, 0.0]]))
+    scales = trace_scales(Family(map), anchors, np.array([0.5]), sample)
+    assert scales[0, 0] > 0
+    assert scales[1, 0] == 0

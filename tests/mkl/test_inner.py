@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mllkm_scale import Dataset
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.mkl.forms import InnerSizes, choose_form, dense_bytes, feature_bytes, tile_bytes
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, dense_bytes, feature_bytes, tile_bytes
 from mllkm_scale.mkl.inner import InnerMKL
 
 
@@ -52,6 +54,7 @@ def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monk
 def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tmp_path):
     data, signs, kernels, rows = problem(False)
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
+    monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)  # whether free samples fit is a matter of the budget
     monkeypatch.setattr("mllkm_scale.mkl.inner.choose_form", lambda *_: type(choose_form(SIZES, 10**9))("tiles", 0, ""))
     overhead = tile_bytes(InnerMKL(data, signs, 2.0, 0).sizes(kernels, rows))
     memory = InnerMKL(data, signs, 2.0, overhead + 10**8)
@@ -67,30 +70,75 @@ def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tm
     assert not any(path.suffix == ".zarr" or path.name.startswith("mllkm-tiles") for path in tmp_path.iterdir())
 
 
-SIZES = InnerSizes([2000] * 3, 300, 50, False)
+SIZES = InnerSizes([500] * 3, 300, 50, False)
 
 
-def test_the_interior_point_is_chosen_when_it_fits():
+def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
     need = dense_bytes(SIZES)
     assert choose_form(SIZES, need).form == "dense"
     assert choose_form(SIZES, need - 1).form != "dense"
+    many = InnerSizes([2000] * 3, 300, 50, False)
+    assert choose_form(many, dense_bytes(many)).form != "dense"
+    assert choose_form(replace(many, componentwise=True), 10**12).form == "dense"
 
 
-def test_features_are_chosen_when_a_step_on_them_is_cheaper_than_on_a_gram():
-    few_features = InnerSizes([50_000], 100, 10, False)
-    assert choose_form(few_features, dense_bytes(few_features) // 2).form == "features"
-
-
-def test_tiles_are_chosen_when_the_gram_fits_the_store_and_features_are_many():
-    assert choose_form(SIZES, dense_bytes(SIZES) // 2).form == "tiles"
+def test_features_are_chosen_when_they_are_few_and_the_samples_many():
+    assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
+    assert choose_form(InnerSizes([1000], 300, 784, False), 10**11).form == "tiles"
 
 
 def test_features_are_chosen_when_the_gram_fits_no_store():
-    sizes = InnerSizes([20_000], 300, 100, False)
+    sizes = InnerSizes([10_000], 300, 1000, False)
     available = feature_bytes(sizes) + 10**6
-    assert available < 8 * 20_000**2
+    assert available < 8 * 10_000**2
     assert choose_form(sizes, available).form == "features"
     assert choose_form(sizes, available, disk_bytes=10**11).form == "tiles"
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+def test_of_noisy_data_only_the_free_samples_are_solved_for(monkeypatch, componentwise):
+    """A third of the labels is wrong: most samples are at C, are held there, and the optimum is that of all of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    signs = np.where((X[:, 0] > 0) ^ (rng.random(400) < 0.3), 1.0, -1.0)[:, None]
+    family = Family("gaussian", componentwise, 0.5)
+    kernels = family.kernels(X[:20], np.tile([0.1, 0.5], 10))
+    kernels = family.kernels(X[:20], np.tile([0.1, 0.5], 10), 1.0 / kernels.diagonals(X).mean(axis=0))
+    rows, data = [np.arange(400)], Dataset.from_arrays(X)
+    exact = solve(InnerMKL(data, signs, 0.05, 10**9), kernels, rows, 1e-6)
+    sizes = []
+    joint = InnerMKL.solve_free
+
+    def counted(self, kernels, weights, rows, duals, free, tol):
+        sizes.append(int(free[0].sum()))
+        return joint(self, kernels, weights, rows, duals, free, tol)
+
+    monkeypatch.setattr(InnerMKL, "solve_free", counted)
+    monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice("features", 0, ""))
+    found = solve(InnerMKL(data, signs, 0.05, 10**9), kernels, rows, 1e-4)
+    assert found.objective.gap <= 1e-4
+    assert exact.objective.dual <= found.objective.primal
+    assert found.objective.dual <= exact.objective.primal
+    assert sizes
+    assert max(sizes) < 200
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+def test_samples_held_at_their_optimal_duals_leave_the_optimum_as_it_is(problem, componentwise):
+    data, signs, kernels, rows = problem(componentwise)
+    inner = InnerMKL(data, signs, 2.0, 10**9)
+    exact = solve(inner, kernels, rows, 1e-8)
+    edges = np.cumsum([len(r) for r in rows])[:-1]
+    duals = np.split(exact.duals.copy(), edges)
+    free = [(part > 1e-4) & (part < 2.0 - 1e-4) for part in duals]
+    duals = [np.where(mask, 1.0, np.round(part / 2.0) * 2.0) for part, mask in zip(duals, free, strict=True)]
+    assert any((~mask & (part > 0)).any() for part, mask in zip(duals, free, strict=True))
+    weights = inner.solve_free(kernels, exact.weights, rows, duals, free, 1e-6)
+    signed = [part * signs[r, k] for k, (part, r) in enumerate(zip(duals, rows, strict=True))]
+    forms = sum(kernels.quadratic_forms(data.rows(r), mass[:, None]) for r, mass in zip(rows, signed, strict=True))
+    dual = sum(part.sum() for part in duals) - 0.5 * forms.max()
+    assert dual == pytest.approx(exact.objective.dual, rel=1e-4)
+    assert weights.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("componentwise", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch, sdca_epoch_features, sdca_epoch_local
+from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch, sdca_epoch_features
 
 C = 0.7
 
@@ -58,29 +58,6 @@ def test_an_epoch_on_features_is_that_on_their_gram(samples, start):
         assert violation == pytest.approx(worst, rel=1e-8)
         np.testing.assert_allclose(duals, expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(w, (duals * y) @ X, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("bias", [0.0, 0.6])
-def test_an_epoch_on_local_features_is_that_on_their_gram(samples, start, bias):
-    X, y = samples
-    rng = np.random.default_rng(4)
-    anchors, A = X[:3], np.maximum(0.0, rng.normal(size=(25, 3)))  # a third of the bumps is zero
-    phi = np.concatenate(
-        [np.column_stack([A[:, [m]] * (X - anchors[m]), np.sqrt(bias) * A[:, m]]) for m in range(3)], axis=1
-    )
-    K = phi @ phi.T
-    duals, mass = start.copy(), start * y
-    local = mass @ A
-    w = np.stack([(mass * A[:, m]) @ (X - anchors[m]) for m in range(3)])
-    expected = start
-    for order in epoch_orders(25, 4, 3):
-        expected, worst = epoch_by_numpy(K, y, order, expected)
-        violation = sdca_epoch_local(X, A, anchors, bias, np.diag(K).copy(), y, C, order, duals, w, local)
-        assert violation == pytest.approx(worst, rel=1e-8)
-        np.testing.assert_allclose(duals, expected, rtol=1e-8, atol=1e-10)
-    mass = duals * y
-    np.testing.assert_allclose(local, mass @ A, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(w, [(mass * A[:, m]) @ (X - anchors[m]) for m in range(3)], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(

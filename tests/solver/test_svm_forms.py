@@ -9,7 +9,7 @@ from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.solver import tiled_svm
 from mllkm_scale.solver.feature_svm import FeatureSVM
-from mllkm_scale.solver.svm import DenseSVM
+from mllkm_scale.solver.svm import DenseSVM, EpochLimits
 from mllkm_scale.solver.tiled_svm import TiledSVM
 
 WEIGHTS = np.array([0.2, 0.0, 0.5, 0.3, 0.0, 0.1])
@@ -76,7 +76,7 @@ def tiny_tiles(monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_reaches_the_optimum(problem, form):
     tol = 1e-5 if problem.C == 1.0 else 1e-4
-    solution = problem.svm(form).solve(WEIGHTS, np.zeros(40), tol, 100_000)
+    solution = problem.svm(form).solve(WEIGHTS, np.zeros(40), EpochLimits(tol, 100_000))
     assert solution.duals.min() >= 0.0
     assert solution.duals.max() <= problem.C
     dual, primal, margins = problem.bounds(solution.duals)
@@ -90,16 +90,16 @@ def test_every_form_reaches_the_optimum(problem, form):
 def test_newton_finishes_what_descent_does_not(problem):
     """Ten epochs are far from enough; the finish goes to the optimum all the same."""
     tol = 1e-8
-    solution = problem.svm("dense").solve(WEIGHTS, np.zeros(40), tol, 10)
-    assert problem.svm("dense", newton=False).solve(WEIGHTS, np.zeros(40), tol, 10).gap > 1e-4
+    solution = problem.svm("dense").solve(WEIGHTS, np.zeros(40), EpochLimits(tol, 10))
+    assert problem.svm("dense", newton=False).solve(WEIGHTS, np.zeros(40), EpochLimits(tol, 10)).gap > 1e-4
     assert solution.gap <= tol
     assert problem.bounds(solution.duals)[0] == pytest.approx(problem.optimum, rel=1e-7)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_solved_problem_needs_no_more_epochs(problem, form):
-    first = problem.svm(form).solve(WEIGHTS, np.zeros(40), 1e-4, 100_000)
-    again = problem.svm(form).solve(WEIGHTS, first.duals, 1.1e-4, 100_000)
+    first = problem.svm(form).solve(WEIGHTS, np.zeros(40), EpochLimits(1e-4, 100_000))
+    again = problem.svm(form).solve(WEIGHTS, first.duals, EpochLimits(1.1e-4, 100_000))
     assert again.epochs == 0
     np.testing.assert_array_equal(again.duals, first.duals)
 
@@ -107,13 +107,13 @@ def test_a_solved_problem_needs_no_more_epochs(problem, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_duals_that_are_given_are_not_changed(problem, form):
     start = np.full(40, 0.5 * problem.C)
-    problem.svm(form).solve(WEIGHTS, start, 1e-3, 20)
+    problem.svm(form).solve(WEIGHTS, start, EpochLimits(1e-3, 20))
     assert np.all(start == 0.5 * problem.C)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_epochs_are_limited_and_the_gap_is_reported_all_the_same(problem, form):
-    solution = problem.svm(form, newton=False).solve(WEIGHTS, np.zeros(40), 0.0, 3)
+    solution = problem.svm(form, newton=False).solve(WEIGHTS, np.zeros(40), EpochLimits(0.0, 3))
     assert solution.epochs == 3
     dual, primal, _ = problem.bounds(solution.duals)
     assert solution.gap == pytest.approx((primal - dual) / primal, abs=1e-7)
@@ -121,7 +121,9 @@ def test_epochs_are_limited_and_the_gap_is_reported_all_the_same(problem, form):
 
 @pytest.mark.parametrize("form", ["features", "tiles"])
 def test_the_order_of_the_visits_follows_the_key(problem, form):
-    runs = [problem.svm(form, key=key).solve(WEIGHTS, np.zeros(40), 0.0, 2).duals for key in [(1,), (1,), (2,)]]
+    runs = [
+        problem.svm(form, key=key).solve(WEIGHTS, np.zeros(40), EpochLimits(0.0, 2)).duals for key in [(1,), (1,), (2,)]
+    ]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
 
@@ -129,27 +131,34 @@ def test_the_order_of_the_visits_follows_the_key(problem, form):
 @pytest.mark.parametrize("ram_bytes", [0, 4 * 49 * 8, 1 << 20], ids=["no-store", "four-tiles", "all-tiles"])
 def test_the_store_may_keep_any_number_of_tiles(easy, ram_bytes):
     with TileStore(ram_bytes) as store:
-        solution = easy.svm("tiles", store).solve(WEIGHTS, np.zeros(40), 1e-3, 1000)
+        solution = easy.svm("tiles", store).solve(WEIGHTS, np.zeros(40), EpochLimits(1e-3, 1000))
         assert store.statistics.ram_peak_bytes <= ram_bytes
         assert (store.statistics.ram_hits > 0) == (ram_bytes > 0)
-    roomy = easy.svm("tiles").solve(WEIGHTS, np.zeros(40), 1e-3, 1000)
+    roomy = easy.svm("tiles").solve(WEIGHTS, np.zeros(40), EpochLimits(1e-3, 1000))
     np.testing.assert_array_equal(solution.duals, roomy.duals)
 
 
 def test_only_the_lower_triangle_of_tiles_is_made(easy):
     with TileStore(1 << 20) as store:
-        easy.svm("tiles", store).solve(WEIGHTS, np.zeros(40), 1e-3, 50)
+        easy.svm("tiles", store).solve(WEIGHTS, np.zeros(40), EpochLimits(1e-3, 50))
         assert store.statistics.misses <= 6 * 7 // 2
 
 
 def test_tiles_of_other_weights_are_forgotten(easy):
     with TileStore(1 << 20) as store:
         svm = easy.svm("tiles", store)
-        svm.solve(WEIGHTS, np.zeros(40), 1e-3, 50)
+        svm.solve(WEIGHTS, np.zeros(40), EpochLimits(1e-3, 50))
         held = store.statistics.ram_bytes
-        other = svm.solve(WEIGHTS[::-1].copy(), np.zeros(40), 1e-3, 1000)
+        other = svm.solve(WEIGHTS[::-1].copy(), np.zeros(40), EpochLimits(1e-3, 1000))
         assert store.statistics.ram_bytes <= held
-        fresh = easy.svm("tiles").solve(WEIGHTS[::-1].copy(), np.zeros(40), 1e-3, 1000)
+        fresh = easy.svm("tiles").solve(WEIGHTS[::-1].copy(), np.zeros(40), EpochLimits(1e-3, 1000))
         np.testing.assert_array_equal(other.duals, fresh.duals)
         svm.close()
         assert store.statistics.ram_bytes == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_least_number_of_epochs_is_done_even_where_the_gap_is_small(problem, form):
+    solution = problem.svm(form, newton=False).solve(WEIGHTS, np.zeros(40), EpochLimits(np.inf, least=5))
+    assert solution.epochs == 5
+    assert problem.svm(form).solve(WEIGHTS, np.zeros(40), EpochLimits(np.inf)).epochs == 0
