@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,6 @@ def load(name: str) -> dict[str, np.ndarray]:
         sys.exit(f"{name}.npz is not there: set MLLKM_DATA to the folder that has it")
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
-
-
-def train_arrays(X: np.ndarray, y: np.ndarray, **params: Any) -> tuple[dict[str, Any], Model]:
-    """Train on arrays as on data from disk, through a temporary file: the record of the training, and its model."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "train.h5"
-        write_hdf5(path, X, y)
-        return train_file(path, **params)
 
 
 def write_hdf5(path: Path, X: np.ndarray, y: np.ndarray) -> None:

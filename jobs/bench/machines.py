@@ -1,4 +1,4 @@
-"""Machines side by side in one run: ours and those of scikit-learn's kind, trained, tested, and shown in a table."""
+"""Machines of scikit-learn's kind beside ours: trained, tested, and shown in a table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import train_arrays
 
 REPEATS = 3  # of a prediction, whose shortest time counts
-
-
-def mllkm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, **params: Any) -> dict[str, Any]:
-    """The record of our machine with these parameters."""
-    record, model = train_arrays(X, y, **params)
-    return record | measured(lambda: model.predict(X_test, n_jobs=-1), y_test)
 
 
 def peer(machine: Any, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:

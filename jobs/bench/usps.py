@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 
+from child import mllkm
 from common import load, write
-from machines import mllkm, peer
+from machines import peer
 
 
 def main() -> None:
