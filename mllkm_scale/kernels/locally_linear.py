@@ -21,10 +21,10 @@ from mllkm_scale.kernels.distances import row_blocks, squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 from mllkm_scale.kernels.predictors import ComponentPredictors, GlobalPredictors, Predictors
 
-__all__ = ["ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "kernels_at_once"]
+__all__ = ["FEATURE_BLOCK_BYTES", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "kernels_at_once"]
 
 Array = NDArray[Any]
-_FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
+FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
 _SUMS_BYTES = 16 << 20  # and likewise the sums v_m of kernels that are evaluated, for all classes
 _LEAST_KERNELS = 32
 
@@ -190,7 +190,7 @@ class ComponentKernels(LocallyLinearKernels):
 
     @property
     def _rows_at_once(self) -> int:
-        return max(1, _FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
+        return max(1, FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
 
     def _blocks(self, X: Array) -> list[slice]:
         rows = self._rows_at_once

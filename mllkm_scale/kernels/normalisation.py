@@ -17,7 +17,7 @@ from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import Family, RowSource
 
-__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "trace_scales"]
+__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "trace_block_bytes", "trace_scales"]
 
 Array = NDArray[Any]
 
@@ -66,6 +66,13 @@ class TraceWork:
     def describe(self, units: range) -> str:
         start, stop = self.blocks.span(units)
         return f"the normalisation of anchors {start} to {stop - 1}"
+
+
+def trace_block_bytes(n_anchors: int, n_reference: int, n_features: int, componentwise: bool) -> int:
+    """Memory of a thread that takes the mean diagonals of a block of anchors, beside the reference rows."""
+    width = n_features + 1 if componentwise else 1
+    block = 8 * n_reference * width * min(n_anchors, max(1, _BLOCK_BYTES // (8 * n_reference * width)))
+    return 6 * block + 8 * n_reference
 
 
 def trace_scales(

@@ -18,11 +18,16 @@ from numpy.typing import DTypeLike, NDArray
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 
-__all__ = ["SUMS_BYTES", "ComponentPredictors", "GlobalPredictors", "Predictors"]
+__all__ = ["ComponentPredictors", "GlobalPredictors", "Predictors", "rows_at_once"]
 
 Array = NDArray[Any]
-SUMS_BYTES = 16 << 20  # of the inner sums of a block of rows
+_SUMS_BYTES = 16 << 20  # of the inner sums of a block of rows
 _LEAST_ROWS, _MOST_ROWS = 32, 1024
+
+
+def rows_at_once(n_classes: int, n_features: int) -> int:
+    """Rows of a block: a function of the machine's sizes alone, which the bits then are, too."""
+    return min(max(_LEAST_ROWS, _SUMS_BYTES // (8 * n_classes * (n_features + 1))), _MOST_ROWS)
 
 
 class Predictors(Protocol):
@@ -78,7 +83,7 @@ class GlobalPredictors:
         s, K, width = self.table.shape
         flat = self.table.reshape(s, K * width)
         F = np.empty((len(X), K))
-        height = min(max(_LEAST_ROWS, SUMS_BYTES // (8 * K * width)), _MOST_ROWS)
+        height = rows_at_once(K, width - 1)
         for start in range(0, len(X), height):
             Z = self.relative(X[start : start + height])
             sums = self.bumps(Z) @ flat

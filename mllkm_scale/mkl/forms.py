@@ -1,6 +1,7 @@
 """Which form the inner problem takes, and the memory of each: pure arithmetic over sizes (F11).
 
 dense      interior point: factors of every class and the maps of every class in memory
+lean       the same with bumps in single precision, rows that the classes share, and the rest made again in each step
 features   first-order weights, SDCA on explicit features of one class at a time
 tiles      first-order weights, SDCA on tiles of the combined Gram of one class at a time
 """
@@ -10,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Choice", "InnerSizes", "choose_form", "dense_bytes", "feature_bytes", "inner_flops", "tile_bytes"]
+from mllkm_scale.gram.lean import KERNELS_AT_ONCE
+from mllkm_scale.mkl.restricted import PANEL
+
+__all__ = [
+    "Choice",
+    "InnerSizes",
+    "choose_form",
+    "dense_bytes",
+    "feature_bytes",
+    "inner_flops",
+    "lean_bytes",
+    "tile_bytes",
+]
 
 _F = 8  # the inner problem is solved in double precision
 _INNER_STEPS = 12  # of the interior point, as seen
@@ -20,16 +33,27 @@ _THREADS = 2  # tasks in flight that are counted: were it their real number, the
 
 @dataclass(frozen=True)
 class InnerSizes:
-    """Sizes of the restricted problem: working samples of each class, active kernels, features."""
+    """Sizes of the restricted problem: working samples of each class, active kernels, features.
+
+    `union` is the number of different samples among those of all classes, if it is known; `itemsize` the bytes of a
+    number of them.
+    """
 
     working: Sequence[int]
     kernels: int
     features: int
     componentwise: bool
+    union: int | None = None
+    itemsize: int = 8
 
     @property
     def largest(self) -> int:
         return max(self.working)
+
+    @property
+    def n_rows(self) -> int:
+        """Different samples, or a bound on them."""
+        return sum(self.working) if self.union is None else self.union
 
     @property
     def width(self) -> int:
@@ -51,8 +75,20 @@ def dense_bytes(sizes: InnerSizes) -> int:
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
     maps = (sizes.width + 2) * total * S + total * sizes.features
-    in_flight = _THREADS * sizes.largest * (3 * S + 3 * 768 + (S * sizes.width if sizes.componentwise else 0))
+    in_flight = _THREADS * sizes.largest * (3 * S + 6 * PANEL + (S * sizes.width if sizes.componentwise else 0))
     return _F * (squares + maps + in_flight + (3 + _THREADS) * S * S)
+
+
+def lean_bytes(sizes: InnerSizes) -> int:
+    """Interior point on lean blocks: the shared rows, per class the factor, bumps and U, which becomes Y; panels."""
+    S, total, L = sizes.kernels, sum(sizes.working), sizes.largest
+    squares = sum(w * w for w in sizes.working)
+    width = L if L <= 2 * PANEL else PANEL
+    rows = L * sizes.features * (_F + sizes.itemsize)
+    gram = _F * L * (2 * KERNELS_AT_ONCE + 3 * width) + _F * width * 2 * KERNELS_AT_ONCE
+    sums = _F * (3 * L + 3 * sizes.features) * KERNELS_AT_ONCE
+    held = sizes.n_rows * sizes.features * sizes.itemsize + total * S * 4 + _F * (squares + total * S)
+    return held + _THREADS * (rows + max(gram, sums)) + _F * (3 + _THREADS) * S * S
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
@@ -72,17 +108,23 @@ def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
 def inner_flops(sizes: InnerSizes, form: str) -> float:
     """Multiply-adds that solving takes, roughly: with as many steps or epochs as were seen."""
     S, squares = sizes.kernels, float(sum(w * w for w in sizes.working))
-    if form == "dense":
+    if form in ("dense", "lean"):
         return _INNER_STEPS * squares * S * (sizes.features + 1 if sizes.componentwise else 3)
     features = _INNER_EPOCHS * 2.0 * sum(sizes.working) * S * (sizes.features + 1)
     return features if form == "features" else _INNER_EPOCHS * squares
 
 
 def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:
-    """The fastest form that fits: dense if it does; else the cheaper of features and tiles, by multiply-adds."""
+    """The fastest form that fits: dense, then lean; else the cheaper of features and tiles, by multiply-adds."""
     dense = dense_bytes(sizes)
     if dense <= available_bytes:
         return Choice("dense", dense, f"the interior point fits: {_mb(dense)} of {_mb(available_bytes)}")
+    if not sizes.componentwise:
+        lean = lean_bytes(sizes)
+        if lean <= available_bytes:
+            reason = f"the interior point fits with bumps alone: {_mb(lean)} of {_mb(available_bytes)}"
+            return Choice("lean", lean, f"{reason}, all its maps would need {_mb(dense)}")
+        dense = min(dense, lean)
     features, tiles = feature_bytes(sizes), tile_bytes(sizes)
     gram = _F * sizes.largest**2
     too_large = f"the interior point would need {_mb(dense)} of {_mb(available_bytes)}"

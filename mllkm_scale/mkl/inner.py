@@ -1,4 +1,4 @@
-"""Solving MKL on the working sets in whichever form fits the memory: interior point, features or tiles."""
+"""Solving MKL on the working sets in whichever form fits the memory: interior point, features, tiles."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.gram.blocks import make_block
+from mllkm_scale.gram.blocks import Block, make_block
+from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
+from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, inner_flops, tile_bytes
 from mllkm_scale.mkl.interior_point import interior_point
@@ -52,13 +53,31 @@ class InnerMKL:
     ) -> Solution:
         choice = self.choose(self.sizes(kernels, rows))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
-        if choice.form == "dense":
-            blocks = self.team.run(
-                lambda k: make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k]), range(len(rows))
-            )
-            near = weights, np.concatenate(duals)
-            return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, near=near, poll=self.poll)
+        if choice.form in ("dense", "lean"):
+            lean = choice.form == "lean"
+            blocks = self.lean_blocks(kernels, rows) if lean else self.dense_blocks(kernels, rows)
+            problem = RestrictedProblem(blocks, self.C, self.team, lean=lean)
+            return interior_point(problem, tol, near=(weights, np.concatenate(duals)), poll=self.poll)
         return self.first_order(choice, kernels, weights, rows, duals, tol)
+
+    def dense_blocks(self, kernels: LocallyLinearKernels, rows: list[Array]) -> list[Block]:
+        """The classes, each with its rows and maps."""
+
+        def block(k: int) -> Block:
+            return make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k])
+
+        return self.team.run(block, range(len(rows)))
+
+    def lean_blocks(self, kernels: LocallyLinearKernels, rows: list[Array]) -> list[Block]:
+        """The classes with their bumps, on rows that they share."""
+        assert isinstance(kernels, GlobalKernels)
+        union = np.unique(np.concatenate(rows))
+        shared = self.data.rows(union)
+
+        def block(k: int) -> Block:
+            return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k])
+
+        return self.team.run(block, range(len(rows)))
 
     def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
         """Multiply-adds of a call with these kernels and rows, roughly."""
@@ -78,7 +97,8 @@ class InnerMKL:
 
     def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise)
+        union, itemsize = len(np.unique(np.concatenate(rows))), self.data.rows(np.empty(0, np.int64)).itemsize
+        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise, union, itemsize)
 
     def first_order(
         self,

@@ -138,7 +138,7 @@ def test_results_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch, kerne
         ]
 
     whole = everything()
-    monkeypatch.setattr(locally_linear, "_FEATURE_BLOCK_BYTES", 3 * 8 * 5 * 5)  # three rows
+    monkeypatch.setattr(locally_linear, "FEATURE_BLOCK_BYTES", 3 * 8 * 5 * 5)  # three rows
     for left, right in zip(whole, everything(), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
 
