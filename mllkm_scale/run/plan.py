@@ -125,10 +125,16 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(dataset: Dataset, params: Params) -> Plan:
-    """The plan for training on this data set; reads nothing but its labels."""
+def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
+    """The plan for training on this data set; reads nothing but its labels.
+
+    `held_bytes` is what the program holds beside the training, and what is to count within the budget.
+    """
+    if held_bytes < 0:
+        raise ParameterError(f"held_bytes={held_bytes!r}: give a number of bytes, at least 0")
     classes, _ = encode_labels(dataset.labels())
-    return plan_for(sizes_of(dataset, params, len(classes)), params.budget_bytes, scratch_dir=params.scratch_dir)
+    sizes, base_bytes = sizes_of(dataset, params, len(classes)), BASE_BYTES + held_bytes
+    return plan_for(sizes, params.budget_bytes, base_bytes=base_bytes, scratch_dir=params.scratch_dir)
 
 
 def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
@@ -233,8 +239,8 @@ def _preparing_bytes(sizes: Sizes, threads: int) -> int:
 
 
 def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
-    """Working sets as they were seen on real data: a few hundred samples and an eighth of the rest."""
-    working = min(sizes.n_rows, 200 + sizes.n_rows // 8)
+    """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
+    working = min(sizes.n_rows, 200 + sizes.n_rows // (8 if sizes.n_outputs == 1 else 20))
     kernels = min(kernels, _n_kernels(sizes))
     union = min(sizes.n_rows, working * sizes.n_outputs)
     return InnerSizes(
