@@ -22,6 +22,7 @@ __all__ = [
     "feature_bytes",
     "inner_flops",
     "lean_bytes",
+    "threads_that_fit",
     "tile_bytes",
 ]
 
@@ -75,20 +76,32 @@ def dense_bytes(sizes: InnerSizes) -> int:
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
     maps = (sizes.width + 2) * total * S + total * sizes.features
-    in_flight = _THREADS * sizes.largest * (3 * S + 6 * PANEL + (S * sizes.width if sizes.componentwise else 0))
-    return _F * (squares + maps + in_flight + (3 + _THREADS) * S * S)
+    return _F * (squares + maps + S * S) + _THREADS * _in_flight_bytes(sizes, "dense")
 
 
 def lean_bytes(sizes: InnerSizes) -> int:
     """Interior point on lean blocks: the shared rows, per class the factor, bumps and U, which becomes Y; panels."""
-    S, total, L = sizes.kernels, sum(sizes.working), sizes.largest
+    S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
+    held = sizes.n_rows * sizes.features * sizes.itemsize + total * S * 4 + _F * (squares + total * S + S * S)
+    return held + _THREADS * _in_flight_bytes(sizes, "lean")
+
+
+def _in_flight_bytes(sizes: InnerSizes, form: str) -> int:
+    """What a task of the interior point takes, and two of its results."""
+    S, L, products = sizes.kernels, sizes.largest, 2 * _F * sizes.kernels**2
+    if form == "dense":
+        return products + _F * L * (3 * S + 6 * PANEL + (S * sizes.width if sizes.componentwise else 0))
     width = L if L <= 2 * PANEL else PANEL
     rows = L * sizes.features * (_F + sizes.itemsize)
     gram = _F * L * (2 * KERNELS_AT_ONCE + 3 * width) + _F * width * 2 * KERNELS_AT_ONCE
     sums = _F * (3 * L + 3 * sizes.features) * KERNELS_AT_ONCE
-    held = sizes.n_rows * sizes.features * sizes.itemsize + total * S * 4 + _F * (squares + total * S)
-    return held + _THREADS * (rows + max(gram, sums)) + _F * (3 + _THREADS) * S * S
+    return products + rows + max(gram, sums)
+
+
+def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) -> int:
+    """Threads of the interior point: as many as were counted for the form, and more as far as memory allows."""
+    return _THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes, choice.form)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:

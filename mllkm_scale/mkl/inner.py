@@ -18,7 +18,7 @@ from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, inner_flops, tile_bytes
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, inner_flops, threads_that_fit, tile_bytes
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
@@ -51,24 +51,26 @@ class InnerMKL:
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution:
-        choice = self.choose(self.sizes(kernels, rows))
+        sizes = self.sizes(kernels, rows)
+        choice = self.choose(sizes)
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
-        if choice.form in ("dense", "lean"):
-            lean = choice.form == "lean"
-            blocks = self.lean_blocks(kernels, rows) if lean else self.dense_blocks(kernels, rows)
-            problem = RestrictedProblem(blocks, self.C, self.team, lean=lean)
-            return interior_point(problem, tol, near=(weights, np.concatenate(duals)), poll=self.poll)
-        return self.first_order(choice, kernels, weights, rows, duals, tol)
+        if choice.form not in ("dense", "lean"):
+            return self.first_order(choice, kernels, weights, rows, duals, tol)
+        near, lean = (weights, np.concatenate(duals)), choice.form == "lean"
+        with Team(min(self.team.size, threads_that_fit(sizes, choice, self.available_bytes))) as team:
+            blocks = self.lean_blocks(kernels, rows, team) if lean else self.dense_blocks(kernels, rows, team)
+            problem = RestrictedProblem(blocks, self.C, team, lean=lean)
+            return interior_point(problem, tol, near=near, poll=self.poll)
 
-    def dense_blocks(self, kernels: LocallyLinearKernels, rows: list[Array]) -> list[Block]:
+    def dense_blocks(self, kernels: LocallyLinearKernels, rows: list[Array], team: Team) -> list[Block]:
         """The classes, each with its rows and maps."""
 
         def block(k: int) -> Block:
             return make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k])
 
-        return self.team.run(block, range(len(rows)))
+        return team.run(block, range(len(rows)))
 
-    def lean_blocks(self, kernels: LocallyLinearKernels, rows: list[Array]) -> list[Block]:
+    def lean_blocks(self, kernels: LocallyLinearKernels, rows: list[Array], team: Team) -> list[Block]:
         """The classes with their bumps, on rows that they share."""
         assert isinstance(kernels, GlobalKernels)
         union = np.unique(np.concatenate(rows))
@@ -77,7 +79,7 @@ class InnerMKL:
         def block(k: int) -> Block:
             return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k])
 
-        return self.team.run(block, range(len(rows)))
+        return team.run(block, range(len(rows)))
 
     def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
         """Multiply-adds of a call with these kernels and rows, roughly."""

@@ -18,6 +18,7 @@ from mllkm_scale.mkl.forms import (
     feature_bytes,
     inner_flops,
     lean_bytes,
+    threads_that_fit,
     tile_bytes,
 )
 from mllkm_scale.mkl.inner import InnerMKL
@@ -140,6 +141,13 @@ def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():
     assert (choice.form, choice.bytes) == ("lean", need)
     assert choose_form(SIZES, need - 1).form == "tiles"
     assert inner_flops(SIZES, "lean") == inner_flops(SIZES, "dense")
+
+
+@pytest.mark.parametrize("need", [dense_bytes, lean_bytes])
+def test_more_than_two_threads_work_at_once_only_where_memory_allows(need):
+    choice = choose_form(SIZES, need(SIZES))
+    assert threads_that_fit(SIZES, choice, need(SIZES)) == 2
+    assert 2 < threads_that_fit(SIZES, choice, 2 * need(SIZES)) < threads_that_fit(SIZES, choice, 10 * need(SIZES))
 
 
 def test_component_wise_kernels_have_no_lean_form():
