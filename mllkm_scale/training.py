@@ -67,6 +67,7 @@ def train(
     listener: Listener | None = None,
     should_stop: Callable[[], bool] | None = None,
     preset: str | None = None,
+    held_bytes: int = 0,
     **params: Any,
 ) -> TrainResult:
     """Train a machine on a data set, within a memory budget, to a certified duality gap.
@@ -91,6 +92,8 @@ def train(
         Asked often; when it returns true, training ends with InterruptedTraining, and can be resumed.
     preset : str, optional
         "paper" for the paper's setting; parameters that are given win over it.
+    held_bytes : int
+        Memory of arrays and libraries that the program holds beside the training: it counts within `memory_budget`.
     **params
         The parameters of `MLLKMClassifier`.
 
@@ -103,7 +106,7 @@ def train(
     """
     settings = resolve(preset, **params)
     with ExitStack() as stack:
-        plan = make_plan(dataset, settings)
+        plan = make_plan(dataset, settings, held_bytes)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         folder = None

@@ -15,7 +15,6 @@ from mllkm_scale.data.grid import require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.data.sources import ArraySource, Source
-from mllkm_scale.data.zarr_source import ZarrSource
 from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = ["Dataset"]
@@ -111,7 +110,7 @@ class Dataset:
         (3, 3, 'train.h5:X')
         """
         where = Path(path).absolute()
-        kind = ZarrSource if where.is_dir() else HDF5Source
+        kind = _zarr_source() if where.is_dir() else HDF5Source
         samples: Source = kind(where, x)
         try:
             labels = None if y is None else kind(where, y)
@@ -240,3 +239,9 @@ class Dataset:
 
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         return np.ascontiguousarray(self._x.read(start, stop), dtype=self.work_dtype)
+
+
+def _zarr_source() -> Callable[[Path, str], Source]:
+    from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
+
+    return ZarrSource

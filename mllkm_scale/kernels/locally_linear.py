@@ -10,20 +10,28 @@ multiplied by its `scale` (the normalisation), so phi_m is multiplied by sqrt(sc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.distances import row_blocks, squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
-from mllkm_scale.kernels.predictors import GlobalPredictors
+from mllkm_scale.kernels.predictors import ComponentPredictors, GlobalPredictors, Predictors
 
-__all__ = ["ComponentKernels", "GlobalKernels", "LocallyLinearKernels"]
+__all__ = ["FEATURE_BLOCK_BYTES", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "kernels_at_once"]
 
 Array = NDArray[Any]
-_FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
+FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
+_SUMS_BYTES = 16 << 20  # and likewise the sums v_m of kernels that are evaluated, for all classes
+_LEAST_KERNELS = 32
+
+
+def kernels_at_once(n_features: int, n_classes: int) -> int:
+    """Kernels that are evaluated at once: a function of the problem alone, which the bits then are, too."""
+    return max(_LEAST_KERNELS, _SUMS_BYTES // (8 * n_classes * (n_features + 1)))
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class LocallyLinearKernels(ABC):
     def n_features(self) -> int:
         return int(self.anchors.shape[1])
 
-    def take(self, index: Array) -> LocallyLinearKernels:
+    def take(self, index: Array | slice) -> Self:
         """The kernels at these positions."""
         return replace(self, anchors=self.anchors[index], gammas=self.gammas[index], scales=self.scales[index])
 
@@ -67,24 +75,44 @@ class LocallyLinearKernels(ABC):
         sqrt(b) of phi are in the coefficients already, so that `decide` needs the bumps alone.
         """
 
-    @abstractmethod
     def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
         """<phi_m(x), v_m> with v_m = sum_i a_i phi_m(x_i) over the support, shape (K, rows of X, s).
 
         It is the function that kernel m would add to the classifier: two kernels with parallel responses are doubles.
         """
+        out = np.empty((signed_duals.shape[1], len(X), len(self)))
+        for at in self._parts(signed_duals.shape[1]):
+            out[:, :, at] = self.take(at)._responses(X, support, signed_duals)
+        return out
+
+    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+        """q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j), shape (s,)."""
+        return np.concatenate([self.take(at)._forms(X, signed_duals) for at in self._parts(signed_duals.shape[1])])
+
+    def _parts(self, n_classes: int) -> Iterator[slice]:
+        """Runs of kernels that are evaluated at once."""
+        step = kernels_at_once(self.n_features, n_classes)
+        return (slice(start, start + step) for start in range(0, max(1, len(self)), step))
 
     @abstractmethod
+    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+        """The responses of all kernels at once."""
+
+    @abstractmethod
+    def _forms(self, X: Array, signed_duals: Array) -> Array:
+        """The quadratic forms of all kernels at once."""
+
+    @abstractmethod
+    def predictors(self, coef: Array, local_coef: Array) -> Predictors:
+        """f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km); component-wise likewise."""
+
     def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
-        """f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), shape (n, K); component-wise likewise."""
+        """f (n, K) of the `predictors` with these coefficients."""
+        return self.predictors(coef, local_coef).decide(X)
 
     @abstractmethod
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
         """sum_m beta_m k_m(x, z), shape (rows of X, rows of Z)."""
-
-    @abstractmethod
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
-        """q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j), shape (s,)."""
 
 
 class GlobalKernels(LocallyLinearKernels):
@@ -114,26 +142,30 @@ class GlobalKernels(LocallyLinearKernels):
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
         r = np.zeros((signed_duals.shape[1], len(self)))
         for rows in row_blocks(len(X)):
-            H = self.bumps(X[rows])
+            x = X[rows].astype(np.float64, copy=False)
+            H = self.bumps(x)
             for k, a in enumerate(signed_duals[rows].T):
                 at = np.flatnonzero(a)
-                V[k] += (H[at] * a[at, None]).T @ X[rows][at]
+                V[k] += (H[at] * a[at, None]).T @ x[at]
                 r[k] += a[at] @ H[at]
-        V -= r[:, :, None] * self.anchors
+        for k in range(len(V)):
+            V[k] -= r[k][:, None] * self.anchors
         return V, r
 
     def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         V, r = self.moments(X, signed_duals)
         factors = np.broadcast_to(weights * np.sqrt(self.scales), r.shape)
-        return V * factors[:, :, None], self.local_bias * r * factors
+        V *= factors[:, :, None]
+        return V, self.local_bias * r * factors
 
-    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+        X = X.astype(np.float64, copy=False)
         V, r = self.moments(support, signed_duals)
         offsets = self.local_bias * r - np.einsum("ksd,sd->ks", V, self.anchors)
         return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
-    def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
-        return GlobalPredictors.of(self.map, self.anchors, self.gammas, coef, local_coef).decide(X)
+    def predictors(self, coef: Array, local_coef: Array) -> Predictors:
+        return GlobalPredictors.of(self.map, self.anchors, self.gammas, coef, local_coef)
 
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
         root = np.sqrt(weights)
@@ -142,7 +174,7 @@ class GlobalKernels(LocallyLinearKernels):
         B, E = A * (X @ self.anchors.T - half), C * (Z @ self.anchors.T - half)
         return (X @ Z.T) * (A @ C.T) - B @ C.T - A @ E.T
 
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+    def _forms(self, X: Array, signed_duals: Array) -> Array:
         V, r = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V) + self.local_bias * np.einsum("ks,ks->s", r, r)
 
@@ -160,8 +192,12 @@ class ComponentKernels(LocallyLinearKernels):
         phi *= np.sqrt(self.scales)[:, None]
         return phi
 
+    @property
+    def _rows_at_once(self) -> int:
+        return max(1, FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
+
     def _blocks(self, X: Array) -> list[slice]:
-        rows = max(1, _FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
+        rows = self._rows_at_once
         return [slice(start, start + rows) for start in range(0, len(X), rows)]
 
     def diagonals(self, X: Array) -> Array:
@@ -180,19 +216,15 @@ class ComponentKernels(LocallyLinearKernels):
         V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
         return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
 
-    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
         V = self.moments(support, signed_duals)
         parts = [np.einsum("nsp,ksp->kns", self.features(X[rows]), V, optimize=True) for rows in self._blocks(X)]
         return np.concatenate(parts, axis=1)
 
-    def decide(self, X: Array, coef: Array, local_coef: Array) -> Array:
+    def predictors(self, coef: Array, local_coef: Array) -> Predictors:
         plain = replace(self, scales=np.ones(len(self)), local_bias=1.0)
         folded = np.concatenate([coef, local_coef[:, :, None]], axis=2).reshape(len(coef), -1)
-        F = np.empty((len(X), len(coef)))
-        for rows in self._blocks(X):
-            phi = plain.features(X[rows])
-            F[rows] = phi.reshape(len(phi), -1) @ folded.T
-        return F
+        return ComponentPredictors(plain.features, folded, plain._rows_at_once)
 
     def combined_gram(self, weights: Array, X: Array, Z: Array) -> Array:
         K = np.empty((len(X), len(Z)))
@@ -204,6 +236,6 @@ class ComponentKernels(LocallyLinearKernels):
                 K[rows, columns] = left.reshape(len(left), -1) @ right.T
         return K
 
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+    def _forms(self, X: Array, signed_duals: Array) -> Array:
         V = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V)

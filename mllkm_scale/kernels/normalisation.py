@@ -19,7 +19,7 @@ from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import bumps, falls_exponentially, uses_plain_distance
 
-__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "largest_diagonal", "trace_scales"]
+__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "largest_diagonal", "trace_block_bytes", "trace_scales"]
 
 Array = NDArray[Any]
 
@@ -84,6 +84,13 @@ def largest_diagonal(family: Family, gamma: float) -> float:
     t = np.linspace(0.0, farthest if uses_plain_distance(family.map) else farthest**0.5, _DISTANCES)
     h = bumps(family.map, t * t, gamma)
     return float((h * h * (t * t + family.local_bias)).max())
+
+
+def trace_block_bytes(n_anchors: int, n_reference: int, n_features: int, componentwise: bool) -> int:
+    """Memory of a thread that takes the mean diagonals of a block of anchors, beside the reference rows."""
+    width = n_features + 1 if componentwise else 1
+    block = 8 * n_reference * width * min(n_anchors, max(1, _BLOCK_BYTES // (8 * n_reference * width)))
+    return 6 * block + 8 * n_reference
 
 
 def trace_scales(

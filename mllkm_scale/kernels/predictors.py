@@ -1,24 +1,56 @@
-"""Sums of local linear predictors, laid out for speed: f_k(x) = sum_m h_m(x) (<x - c_m, w_km> + l_km), global kernels.
+"""Sums of local linear predictors, laid out for speed: f_k(x) = sum_m h_m(x) (<x - c_m, w_km> + l_km).
 
-    f_k(x) = <[x, 1], sum_m h_m(x) [w_km, l_km - <c_m, w_km>]>
+    global:          f_k(x) = <[x, 1], sum_m h_m(x) [w_km, l_km - <c_m, w_km>]>
+    component-wise:  f_k(x) = <phi(x), [w_k, l_k]>, phi the explicit features of all kernels
 
 The inner sum is one matrix product for all classes; what is left of a row is one inner product a class.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mllkm_scale.kernels.distances import row_blocks, squared_distances
+from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 
-__all__ = ["GlobalPredictors"]
+__all__ = ["ComponentPredictors", "GlobalPredictors", "Predictors", "rows_at_once"]
 
 Array = NDArray[Any]
+_SUMS_BYTES = 16 << 20  # of the inner sums of a block of rows
+_LEAST_ROWS, _MOST_ROWS = 32, 1024
+
+
+def rows_at_once(n_classes: int, n_features: int) -> int:
+    """Rows of a block: a function of the machine's sizes alone, which the bits then are, too."""
+    return min(max(_LEAST_ROWS, _SUMS_BYTES // (8 * n_classes * (n_features + 1))), _MOST_ROWS)
+
+
+class Predictors(Protocol):
+    """K functions of a row."""
+
+    def decide(self, X: Array) -> Array:
+        """f (rows, K) in double precision."""
+
+
+@dataclass(frozen=True)
+class ComponentPredictors:
+    """Explicit features (rows, s, d + 1) of so many rows at a time, and the coefficients (K, s (d + 1))."""
+
+    features: Callable[[Array], Array]
+    folded: Array
+    rows_at_once: int
+
+    def decide(self, X: Array) -> Array:
+        F = np.empty((len(X), len(self.folded)))
+        for start in range(0, len(X), self.rows_at_once):
+            phi = self.features(X[start : start + self.rows_at_once])
+            F[start : start + len(phi)] = phi.reshape(len(phi), -1) @ self.folded.T
+        return F
 
 
 @dataclass(frozen=True)
@@ -51,10 +83,11 @@ class GlobalPredictors:
         s, K, width = self.table.shape
         flat = self.table.reshape(s, K * width)
         F = np.empty((len(X), K))
-        for rows in row_blocks(len(X)):
-            Z = self.relative(X[rows])
+        height = rows_at_once(K, width - 1)
+        for start in range(0, len(X), height):
+            Z = self.relative(X[start : start + height])
             sums = self.bumps(Z) @ flat
-            F[rows] = np.einsum("ikd,id->ik", sums.reshape(len(Z), K, width), Z)
+            F[start : start + height] = np.einsum("ikd,id->ik", sums.reshape(len(Z), K, width), Z)
         return F
 
     def relative(self, X: Array) -> Array:

@@ -1,8 +1,8 @@
-"""Solving MKL on the working sets in whichever form fits the memory: interior point, features or tiles."""
+"""Solving MKL on the working sets in whichever form fits the memory: interior point, features, tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.gram.blocks import Block, held_vectors, make_block
+from mllkm_scale.gram.blocks import Block, Held, held_vectors, make_block
+from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
+from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, dense_bytes, inner_flops, tile_bytes
+from mllkm_scale.mkl.forms import (
+    Choice,
+    InnerSizes,
+    choose_form,
+    inner_flops,
+    interior_form,
+    threads_that_fit,
+    tile_bytes,
+)
 from mllkm_scale.mkl.free_samples import free_samples_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
@@ -51,15 +60,54 @@ class InnerMKL:
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution:
-        choice = self.choose(self.sizes(kernels, rows))
+        sizes = self.sizes(kernels, rows)
+        choice = self.choose(sizes)
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
-        if choice.form == "dense":
-            blocks = self.team.run(
-                lambda k: make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k]), range(len(rows))
-            )
-            near = weights, np.concatenate(duals)
-            return interior_point(RestrictedProblem(blocks, self.C, self.team), tol, near=near, poll=self.poll)
-        return self.alternate(choice, kernels, weights, rows, duals, tol)
+        if choice.form not in ("dense", "lean"):
+            return self.alternate(choice, kernels, weights, rows, duals, tol)
+        return self.interior_point(choice, kernels, weights, rows, duals, tol)
+
+    def interior_point(
+        self,
+        choice: Choice,
+        kernels: LocallyLinearKernels,
+        weights: Array,
+        rows: list[Array],
+        duals: list[Array],
+        tol: float,
+        held: tuple[list[Held], HeldSamples] | None = None,
+    ) -> Solution:
+        """Weights and duals of these rows together, in the dense or the lean form; other samples may be held."""
+        vectors, samples = ([None] * len(rows), None) if held is None else held
+        make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
+        near, sizes = (weights, np.concatenate(duals)), self.sizes(kernels, rows)
+        with Team(min(self.team.size, threads_that_fit(sizes, choice, self.available_bytes))) as team:
+            blocks = make(kernels, rows, vectors, team)
+            problem = RestrictedProblem(blocks, self.C, team, lean=choice.form == "lean", held=samples)
+            return interior_point(problem, tol, near=near, poll=self.poll)
+
+    def dense_blocks(
+        self, kernels: LocallyLinearKernels, rows: list[Array], held: Sequence[Held | None], team: Team
+    ) -> list[Block]:
+        """The classes, each with its rows and maps."""
+
+        def block(k: int) -> Block:
+            return make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k], held[k])
+
+        return team.run(block, range(len(rows)))
+
+    def lean_blocks(
+        self, kernels: LocallyLinearKernels, rows: list[Array], held: Sequence[Held | None], team: Team
+    ) -> list[Block]:
+        """The classes with their bumps, on rows that they share."""
+        assert isinstance(kernels, GlobalKernels)
+        union = np.unique(np.concatenate(rows))
+        shared = self.data.rows(union)
+
+        def block(k: int) -> Block:
+            return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k], held[k])
+
+        return team.run(block, range(len(rows)))
 
     def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
         """Multiply-adds of a call with these kernels and rows, roughly."""
@@ -79,7 +127,8 @@ class InnerMKL:
 
     def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise)
+        union, itemsize = len(np.unique(np.concatenate(rows))), self.data.rows(np.empty(0, np.int64)).itemsize
+        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise, union, itemsize)
 
     def alternate(
         self,
@@ -129,24 +178,26 @@ class InnerMKL:
         """The interior point on the free samples of each class, with the duals of the others held; None if too many."""
         for mask in free:
             mask[:1] |= not mask.any()
-        sizes = self.sizes(kernels, [r[mask] for r, mask in zip(rows, free, strict=True)])
-        if dense_bytes(sizes) > self.available_bytes:
+        free_rows = [r[mask] for r, mask in zip(rows, free, strict=True)]
+        choice = interior_form(self.sizes(kernels, free_rows), self.available_bytes)
+        if choice is None:
             return None
 
-        def block(k: int) -> tuple[Block, Array]:
-            signs, held = self.signs[rows[k], k], np.flatnonzero(~free[k] & (duals[k] > 0.0))
-            X, mass = self.rows_of(rows[k][held]), duals[k][held] * signs[held]
-            vectors, forms = held_vectors(kernels, X, mass), kernels.quadratic_forms(X, mass[:, None])
-            return make_block(kernels, self.rows_of(rows[k][free[k]]), signs[free[k]], vectors), forms
+        def hold(k: int) -> tuple[Held, Array]:
+            at = np.flatnonzero(~free[k] & (duals[k] > 0.0))
+            X, mass = self.rows_of(rows[k][at]), duals[k][at] * self.signs[rows[k][at], k]
+            return held_vectors(kernels, X, mass), kernels.quadratic_forms(X, mass[:, None])
 
-        made = self.team.run(block, range(len(rows)))
+        held = self.team.run(hold, range(len(rows)))
         total = sum(float(a[~mask].sum()) for a, mask in zip(duals, free, strict=True))
-        held = HeldSamples(total, np.sum([forms for _, forms in made], axis=0))
-        problem = RestrictedProblem([part for part, _ in made], self.C, self.team, held)
-        near = weights, np.concatenate([a[mask] for a, mask in zip(duals, free, strict=True)])
-        solution = interior_point(problem, tol, near=near, poll=self.poll)
-        for a, mask, part in zip(duals, free, problem.slices, strict=True):
-            a[mask] = solution.duals[part]
+        samples = HeldSamples(total, np.sum([forms for _, forms in held], axis=0))
+        starts = [a[mask] for a, mask in zip(duals, free, strict=True)]
+        solution = self.interior_point(
+            choice, kernels, weights, free_rows, starts, tol, ([vectors for vectors, _ in held], samples)
+        )
+        edges = np.cumsum([len(r) for r in free_rows])[:-1]
+        for a, mask, part in zip(duals, free, np.split(solution.duals, edges), strict=True):
+            a[mask] = part
         return solution.weights
 
     def rows_of(self, rows: Array) -> Array:

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.blas import dtrmv
 
 from mllkm_scale.mkl.iterate import Iterate, Products, cold_start, inside, lifted, longest_step, purified, warm_start
-from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
+from mllkm_scale.mkl.restricted import PANEL, RestrictedProblem, Solution
 
 __all__ = ["interior_point"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
 _NEGLIGIBLE = 1e-8  # of the largest weight: a kernel below it is left out of the Gram, not of the rows
-_PANEL = 384  # columns of a Gram that one task makes
 _RIDGE = 1e-10  # of the mean diagonal, added to each Gram: features may be linearly dependent
 _CORRECTORS = 5  # at most, after Mehrotra's
 _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more
@@ -108,28 +108,32 @@ def _evaluated(
 
 def _panels(n: int) -> list[slice]:
     """All columns at once, or panels of them where there are so many that threads should share the work."""
-    if n <= 2 * _PANEL:
+    if n <= 2 * PANEL:
         return [slice(None)]
-    return [slice(start, min(start + _PANEL, n)) for start in range(0, n, _PANEL)]
+    return [slice(start, min(start + PANEL, n)) for start in range(0, n, PANEL)]
 
 
 class Newton:
-    """The linearised optimality conditions at a point, factored once and solved for several right-hand sides."""
+    """The linearised optimality conditions at a point, factored once and solved for several right-hand sides.
+
+    Of a lean problem U is used up: Y = L^-1 U takes its place, and products with U are made of L and Y.
+    """
 
     def __init__(self, problem: RestrictedProblem, point: Iterate, U: Array, q: Array) -> None:
-        self.problem, self.point, self.U, self.q = problem, point, U, q
+        self.problem, self.point, self.q = problem, point, q
         self.room = problem.C - point.duals
         self.ratio = point.weights / point.slacks
         diagonal = point.lower / point.duals + point.upper / self.room
         self.factors = self._factor(diagonal)
-        self.Y = self._forward(U)
+        self.U_ratio = U @ self.ratio
+        self.residual_duals = U @ point.weights - 1.0 - point.lower + point.upper
+        self.U = None if problem.lean else U
+        self.Y = self._forward(U, U if problem.lean else np.empty_like(U))
         schur = self._self_product(self.Y)
         schur[np.diag_indices_from(schur)] += 1.0 / self.ratio
         self.schur = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
-        self.U_ratio = U @ self.ratio
         self.inverse_U_ratio = self.inverse(self.U_ratio)
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
-        self.residual_duals = U @ point.weights - 1.0 - point.lower + point.upper
         self.residual_level = 1.0 - point.weights.sum()
         self.products = point.products(problem.C)
         self.barrier = self.products.sum() / len(self.products)
@@ -157,9 +161,9 @@ class Newton:
         problem.team.run(fill, panels)
         return problem.team.run(factor, range(len(grams)))
 
-    def _forward(self, U: Array) -> Array:
-        """Y_k = L_k^-1 U_k."""
-        slices, Y = self.problem.slices, np.empty_like(U)
+    def _forward(self, U: Array, Y: Array) -> Array:
+        """Y_k = L_k^-1 U_k, which may take the place of U."""
+        slices = self.problem.slices
 
         def solve(task: tuple[int, slice]) -> None:
             k, columns = task
@@ -177,6 +181,22 @@ class Newton:
             total += part
         return total
 
+    def U_times(self, e: Array) -> Array:
+        """U e, or L Y e."""
+        if self.U is not None:
+            return np.asarray(self.U @ e)
+        out = self.Y @ e
+        for L, part in zip(self.factors, self.problem.slices, strict=True):
+            out[part] = dtrmv(L, out[part], lower=1)
+        return np.asarray(out)
+
+    def times_U(self, x: Array) -> Array:
+        """U' x, or Y' L' x."""
+        if self.U is not None:
+            return np.asarray(self.U.T @ x)
+        parts = zip(self.factors, self.problem.slices, strict=True)
+        return np.asarray(self.Y.T @ np.concatenate([dtrmv(L, x[part], lower=1, trans=1) for L, part in parts]))
+
     def inverse(self, right: Array) -> Array:
         """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, by Woodbury."""
         z = np.empty_like(right)
@@ -191,11 +211,11 @@ class Newton:
         """What brings the residuals `row` of the rows to zero and changes the products by `targets`, to first order."""
         p = self.point
         e = (targets.rows + p.weights * row) / p.slacks
-        right = targets.lower / p.duals - targets.upper / self.room - self.U @ e
+        right = targets.lower / p.duals - targets.upper / self.room - self.U_times(e)
         x = self.inverse(right - self.residual_duals if residuals else right)
         level = (e.sum() - self.residual_level * residuals + self.U_ratio @ x) / self.curvature
         duals = x + self.inverse_U_ratio * level
-        rows = self.U.T @ duals
+        rows = self.times_U(duals)
         return Iterate(
             duals,
             (targets.lower - p.lower * duals) / p.duals,

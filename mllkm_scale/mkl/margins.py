@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,38 @@ from numpy.typing import NDArray
 from mllkm_scale.crew import Crew, PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.kernels.predictors import Predictors
 
-__all__ = ["DecisionWork", "Predictors", "decide_all"]
+__all__ = ["Coefficients", "DecisionWork", "decide_all"]
 
 Array = NDArray[Any]
+_making = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Predictors(PlainArrays):
+class Coefficients(PlainArrays):
     """Local linear predictors: kernels and their folded coefficients."""
 
     anchors: Array
     gammas: Array
     coef: Array
     local_coef: Array
+
+    def predictors(self, family: Family) -> Predictors:
+        """Laid out for speed, once: all threads of a process get the same ones."""
+        with _making:
+            if family not in self._laid_out:
+                kernels = family.kernels(self.anchors, self.gammas)
+                self._laid_out[family] = kernels.predictors(self.coef, self.local_coef)
+            return self._laid_out[family]
+
+    @cached_property
+    def _laid_out(self) -> dict[Family, Predictors]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The arrays alone: what was made of them is made again where they arrive."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 
 @dataclass(frozen=True)
@@ -34,23 +54,21 @@ class DecisionWork:
 
     family: Family
     data: RowSource
-    predictors: Shared[Predictors]
+    coefficients: Shared[Coefficients]
     unit_work: float
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return self.data.paths + self.predictors.paths
+        return self.data.paths + self.coefficients.paths
 
     def __call__(self, units: range) -> Array:
-        machine = self.predictors.get()
-        kernels = self.family.kernels(machine.anchors, machine.gammas)
-        parts = [kernels.decide(self._chunk(unit), machine.coef, machine.local_coef) for unit in units]
-        return np.concatenate(parts)
+        predictors = self.coefficients.get().predictors(self.family)
+        return np.concatenate([predictors.decide(self._chunk(unit)) for unit in units])
 
     def _chunk(self, unit: int) -> Array:
         start = unit * self.data.chunk_rows
         stop = min(start + self.data.chunk_rows, self.data.n_rows)
-        return self.data.part(start, stop).astype(np.float64)
+        return self.data.part(start, stop)
 
     def describe(self, units: range) -> str:
         return f"chunks {units[0]} to {units[-1]} of the samples"
@@ -63,7 +81,7 @@ def decide_all(
     K, s = local_coef.shape
     width = kernels.n_features if family.componentwise else 1
     flops = float(data.chunk_rows * s * (20 * width + (1 + K) * kernels.n_features))
-    shared = crew.share("predictors", Predictors(kernels.anchors, kernels.gammas, coef, local_coef))
+    shared = crew.share("predictors", Coefficients(kernels.anchors, kernels.gammas, coef, local_coef))
     try:
         work = DecisionWork(family, data, shared, flops)
         return np.concatenate(list(crew.start(work, -(-data.n_rows // data.chunk_rows))))

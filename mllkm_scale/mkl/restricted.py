@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mllkm_scale.gram.blocks import Block
 from mllkm_scale.team import Team
 
-__all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution"]
+__all__ = ["PANEL", "HeldSamples", "Objective", "RestrictedProblem", "Solution"]
 
 Array = NDArray[Any]
 
@@ -47,6 +47,9 @@ class Solution:
     steps: int
 
 
+PANEL = 384  # columns of a Gram that one task makes; of up to twice as many, it makes all
+
+
 @dataclass(frozen=True)
 class HeldSamples:
     """Samples of all classes whose duals are held: the sum of these, and the forms of them alone (s,)."""
@@ -56,12 +59,23 @@ class HeldSamples:
 
 
 class RestrictedProblem:
-    """Blocks of the classes, the box [0, C], and the team that works on them."""
+    """Blocks of the classes, the box [0, C], and the team that works on them.
+
+    What is solved to the same end in less memory, and more time, is `lean`. The moments of the blocks include the
+    samples that are `held`.
+    """
 
     def __init__(
-        self, blocks: Sequence[Block], C: float, team: Team | None = None, held: HeldSamples | None = None
+        self,
+        blocks: Sequence[Block],
+        C: float,
+        team: Team | None = None,
+        *,
+        lean: bool = False,
+        held: HeldSamples | None = None,
     ) -> None:
         self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
+        self.lean = lean
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals = int(edges[-1])

@@ -224,9 +224,9 @@ class SequentialMKL:
         return state
 
     def support_of(self, state: State) -> tuple[Array, Array]:
-        """Rows of the samples with a nonzero dual in some class, in double precision, and their signed duals."""
+        """Rows of the samples with a nonzero dual in some class, and their signed duals."""
         rows = np.flatnonzero(state.duals.any(axis=1))
-        return self.data.rows(rows).astype(np.float64), state.duals[rows] * self.signs[rows]
+        return self.data.rows(rows), state.duals[rows] * self.signs[rows]
 
     def begin_scan(self, state: State, share: Share = ALL) -> Scan:
         """A scan of all kernels, or of a share, with the duals of this state."""

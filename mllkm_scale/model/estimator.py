@@ -21,6 +21,9 @@ __all__ = ["MLLKMClassifier"]
 
 Array = NDArray[Any]
 
+SKLEARN_BYTES = 110_000_000
+"""scikit-learn, and pandas, which it loads where that is installed, as measured: a training without them needs less."""
+
 
 class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     """Multiple Locally Linear Kernel Machine.
@@ -190,7 +193,8 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             dataset = Dataset.from_arrays(rows, labels)
         given = {name: getattr(self, name) for name in defaults()}
         parameters = changed(given) if self.preset else given
-        result = train(dataset, client=current_client(), preset=self.preset, **parameters)
+        client = current_client()
+        result = train(dataset, client=client, preset=self.preset, held_bytes=SKLEARN_BYTES, **parameters)
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals

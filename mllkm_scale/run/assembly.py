@@ -38,7 +38,7 @@ def assemble(
     weights = by_machine[0] if len(states) == 1 else by_machine
     kernels = problem.grid.take(ids)
     rows = np.flatnonzero(duals.any(axis=1))
-    support = problem.data.rows(rows).astype(np.float64)
+    support = problem.data.rows(rows)
     coef, local_coef = kernels.coefficients(support, duals[rows] * problem.signs[rows], weights)
     record = ModelRecord(
         primal=objective.primal,

@@ -19,13 +19,13 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.scan.scanner import Scanner
+from mllkm_scale.scan.work import scan_dtype
 from mllkm_scale.team import Team
 from mllkm_scale.units import format_bytes
 
 __all__ = ["MachineState", "make_machine", "state_arrays", "state_from_arrays"]
 
 Array = NDArray[Any]
-SINGLE_PRECISION_TOL = 1e-3  # tighter tolerances are certified in double precision throughout
 INSERTIONS = 20  # of Algorithm 2 in a pass: "several", and all violators would be thousands
 
 
@@ -57,8 +57,6 @@ def make_machine(
         X = problem.data.rows(np.arange(n)).astype(np.float64)
         family = GridFamily(problem.grid)
         return PaperMKL(family, X, signs, problem.C, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
-    # One-dimensional sums are made in double precision in any case: single saves nothing there.
-    single = params.tol >= SINGLE_PRECISION_TOL and not params.componentwise
     inner = InnerMKL(
         problem.data,
         signs,
@@ -71,7 +69,7 @@ def make_machine(
         poll,
     )
     settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap, pricing=params.pricing)
-    scanner = Scanner(problem.grid, crew, np.float32 if single else np.float64)
+    scanner = Scanner(problem.grid, crew, scan_dtype(params.tol, params.componentwise))
     return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
 
 

@@ -17,23 +17,25 @@ from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.kernels.distances import ROW_BLOCK
+from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, kernels_at_once
 from mllkm_scale.kernels.maps import MapName, check_map
-from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
+from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
+from mllkm_scale.kernels.predictors import rows_at_once
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.mkl.sequential import Settings
 from mllkm_scale.params import Params
 from mllkm_scale.scan.component_sizes import component_bytes
-from mllkm_scale.scan.work import block_bytes, component_block_bytes
+from mllkm_scale.scan.work import block_bytes, component_block_bytes, scan_dtype
 from mllkm_scale.team import n_threads
 from mllkm_scale.units import format_bytes
 
 __all__ = ["BASE_BYTES", "Plan", "Sizes", "make_plan", "plan_for"]
 
-BASE_BYTES = 360_000_000
-"""Interpreter, libraries, compiled functions and dask's client, as measured; the allocator's slack included.
+BASE_BYTES = 280_000_000
+"""Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
+of libraries that some systems map beside those that are used.
 
-The client is counted in any case: were it not, the room for the inner problem, its form and the bits would depend on
-whether there is one.
+With dask's client it is no more, for the functions of the passes are then compiled in the workers.
 """
 
 WORKER_BASE_BYTES = 320_000_000
@@ -61,6 +63,7 @@ class Sizes:
     read_bytes: int = 0  # that reading a chunk takes beside the chunk
     projected: bool = False  # whether principal components are taken
     map: MapName = "gaussian"
+    scan_itemsize: int = 4  # of the support as it is scanned
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Plan:
 
     @property
     def inner(self) -> str:
-        """The form expected of the inner problem: "dense", "features" or "tiles"."""
+        """The form expected of the inner problem: "dense", "lean", "features" or "tiles"."""
         return self.expected.form
 
     @property
@@ -122,10 +125,16 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(dataset: Dataset, params: Params) -> Plan:
-    """The plan for training on this data set; reads nothing but its labels."""
+def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
+    """The plan for training on this data set; reads nothing but its labels.
+
+    `held_bytes` is what the program holds beside the training, and what is to count within the budget.
+    """
+    if held_bytes < 0:
+        raise ParameterError(f"held_bytes={held_bytes!r}: give a number of bytes, at least 0")
     classes, _ = encode_labels(dataset.labels())
-    return plan_for(sizes_of(dataset, params, len(classes)), params.budget_bytes, scratch_dir=params.scratch_dir)
+    sizes, base_bytes = sizes_of(dataset, params, len(classes)), BASE_BYTES + held_bytes
+    return plan_for(sizes, params.budget_bytes, base_bytes=base_bytes, scratch_dir=params.scratch_dir)
 
 
 def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
@@ -152,6 +161,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         read_bytes=dataset.buffer_bytes,
         projected=components is not None,
         map=check_map(params.map),
+        scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
     )
 
 
@@ -229,10 +239,17 @@ def _preparing_bytes(sizes: Sizes, threads: int) -> int:
 
 
 def _expected(sizes: Sizes, kernels: int = _EXPECTED_KERNELS) -> InnerSizes:
-    """Working sets as they were seen on real data: a few hundred samples and an eighth of the rest."""
-    working = min(sizes.n_rows, 200 + sizes.n_rows // 8)
-    kernels = min(kernels, sizes.n_anchors * sizes.n_gammas)
-    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise)
+    """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
+    working = min(sizes.n_rows, 200 + sizes.n_rows // (8 if sizes.n_outputs == 1 else 20))
+    kernels = min(kernels, _n_kernels(sizes))
+    union = min(sizes.n_rows, working * sizes.n_outputs)
+    return InnerSizes(
+        [working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, union, sizes.itemsize
+    )
+
+
+def _n_kernels(sizes: Sizes) -> int:
+    return min(_EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
 
 
 def _n_support(sizes: Sizes) -> int:
@@ -240,23 +257,66 @@ def _n_support(sizes: Sizes) -> int:
 
 
 def _scan_bytes(sizes: Sizes, threads: int) -> int:
-    """Support rows; then blocks of distances in each thread, or the candidates evaluated again and compared."""
-    n_support = _n_support(sizes)
-    support = n_support * sizes.n_features * (8 + 4 + 8 + 8) + n_support * sizes.n_outputs * 16
-    blocks = _block_bytes(sizes, threads)
+    """The largest of what the passes take in turn, beside the rows of the support that a round keeps."""
+    n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
+    kept = n_support * (d * sizes.itemsize + K * 16)
+    gathered = n_support * d * sizes.itemsize
+    scanned = n_support * d * sizes.scan_itemsize
+    passes = max(
+        gathered + scanned,
+        scanned + _block_bytes(sizes, threads),
+        gathered + _evaluating_bytes(sizes),
+        _comparing_bytes(sizes),
+        _deciding_bytes(sizes, threads),
+    )
+    return max(kept + passes, _normalising_bytes(sizes, threads))
+
+
+def _evaluating_bytes(sizes: Sizes) -> int:
+    """Candidates whose q is evaluated in double precision, some at a time."""
+    d, K = sizes.n_features, sizes.n_outputs
+    candidates = min(Settings.candidates, sizes.n_anchors)
+    at_once = min(candidates, kernels_at_once(d, K))
+    if sizes.componentwise:
+        return 8 * candidates * d * 2 + 8 * at_once * (K + 2) * (d + 1) + 4 * FEATURE_BLOCK_BYTES
+    rows = min(sizes.n_rows, ROW_BLOCK)
+    return 8 * (candidates * d * 2 + at_once * (K + 2) * (d + 1) + rows * (4 * at_once + 2 * d))
+
+
+def _comparing_bytes(sizes: Sizes) -> int:
+    """Responses of candidates, as they are and normalised."""
     candidates = min(Settings.candidates, sizes.n_anchors)
     witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
-    moments = sizes.n_outputs * sizes.n_features
-    pricing = 8 * candidates * (3 * ROW_BLOCK + 3 * moments + 3 * witnesses)
-    reference = threads * min(REFERENCE_ROWS, sizes.n_rows) * sizes.n_features * 12
-    return support + max(blocks, pricing, reference)
+    return _evaluating_bytes(sizes) + 8 * 2 * candidates * min(witnesses, sizes.n_rows * sizes.n_outputs)
+
+
+def _deciding_bytes(sizes: Sizes, threads: int) -> int:
+    """The coefficients, and the sums of rows in each thread."""
+    d, K, kernels = sizes.n_features, sizes.n_outputs, _n_kernels(sizes)
+    coefficients = _coefficient_bytes(sizes)
+    if sizes.componentwise:
+        return coefficients + threads * 4 * FEATURE_BLOCK_BYTES
+    rows = min(sizes.n_rows, rows_at_once(K, d))
+    return coefficients + threads * 8 * rows * (K * (d + 1) + 3 * kernels + 2 * d) + 8 * K * sizes.n_rows
+
+
+def _coefficient_bytes(sizes: Sizes) -> int:
+    """Coefficients and anchors of the active kernels, as they are and laid out."""
+    return 8 * _n_kernels(sizes) * 2 * (sizes.n_outputs * (sizes.n_features + 1) + sizes.n_features)
+
+
+def _normalising_bytes(sizes: Sizes, threads: int) -> int:
+    """Reference rows as read and in double precision, and a block of anchors in each thread."""
+    rows = min(REFERENCE_ROWS, sizes.n_rows)
+    block = trace_block_bytes(sizes.n_anchors, rows, sizes.n_features, sizes.componentwise)
+    return rows * sizes.n_features * (8 + sizes.itemsize) + threads * block
 
 
 def _block_bytes(sizes: Sizes, threads: int) -> int:
     """What is made of the support and the anchors to scan in so many threads."""
     n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
     if not sizes.componentwise:
-        return threads * block_bytes(d, K, sizes.n_gammas)
+        return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize)
     tables = component_bytes(n_support, d, K, sizes.map, sizes.n_gammas)
     return tables + threads * component_block_bytes(d, K, sizes.n_gammas)
 
@@ -264,7 +324,7 @@ def _block_bytes(sizes: Sizes, threads: int) -> int:
 def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
     """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
     n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
-    kernels = min(_EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
+    kernels = _n_kernels(sizes)
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = max(
@@ -278,7 +338,7 @@ def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
         ("support", n_support * (2 * d + K) * 8, f"at most {n_support} support vectors"),
-        ("reference rows and local predictors", reference + kernels * d * (K + 1) * 8, f"{kernels} kernels"),
+        ("reference rows and local predictors", reference + _coefficient_bytes(sizes), f"{kernels} kernels"),
         ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
     ]
     rows.append(("reserve", sum(size for _, size, _ in rows[1:]) // 10, "for the allocator"))

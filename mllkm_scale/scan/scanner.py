@@ -121,15 +121,17 @@ class Scan:
                 best = best.joined(part, self.count)
         finally:
             self.close()
+        seconds = under_way.work_s
+        del under_way  # and with it the support, before its rows are gathered again
         ids, values, rest = best.ids, best.values, best.rest
         if self.scanner.dtype != np.float64 and len(ids):
             X, signed_duals = self.gather()
-            values = self.scanner.grid.take(ids).quadratic_forms(X.astype(np.float64), signed_duals)
+            values = self.scanner.grid.take(ids).quadratic_forms(X, signed_duals)
             order = np.argsort(-values, kind="stable")
             ids, values = ids[order], values[order]
             rest *= 1.0 + _SINGLE_PRECISION_MARGIN
         maximum = max(rest, float(values[0]) if len(values) else 0.0)
-        return ScanResult(ids, values, maximum, under_way.work_s, self._n_kernels, self.share.complete)
+        return ScanResult(ids, values, maximum, seconds, self._n_kernels, self.share.complete)
 
     def close(self) -> None:
         """End it early; what was shared for it is dropped."""
@@ -137,3 +139,4 @@ class Scan:
             self._pass.close()
         if self._support is not None:
             self._support.drop()
+        self._pass = self._support = None

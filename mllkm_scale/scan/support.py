@@ -73,7 +73,7 @@ class Support(PlainArrays):
     @classmethod
     def of(cls, X: Array, signed_duals: Array, dtype: np.dtype[Any]) -> Support:
         origin = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
-        rows = np.ascontiguousarray(X - origin, dtype)
+        rows = np.subtract(X, origin, out=np.empty(X.shape, dtype), casting="same_kind")
         return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
 
     def relative(self, anchors: Array) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.block_grid import BlockGrid
@@ -26,6 +27,7 @@ __all__ = [
     "block_height",
     "component_block_bytes",
     "component_bytes",
+    "scan_dtype",
     "scan_flops",
 ]
 
@@ -34,6 +36,7 @@ Array = NDArray[Any]
 SUMS_BYTES = 16 << 20  # of the sums V of a block, for all its gammas and classes
 COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
 _LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
+_SINGLE_PRECISION_TOL = 1e-3
 _BUMP_FLOPS = 10  # multiply-adds in the time of a bump
 _SUM_FLOPS = 1500  # and of a one-dimensional sum
 _CLASS_FLOPS = 200  # and of what another class adds to it
@@ -47,14 +50,20 @@ def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: 
     return min(max(height, _LEAST_HEIGHT), _MOST_HEIGHT)
 
 
-def block_bytes(n_features: int, n_classes: int, n_gammas: int) -> int:
+def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4) -> int:
     """Memory of a thread that scans: sums, distances, bumps and lists of a block, and rows times duals."""
     height = block_height(n_features, n_classes, n_gammas)
-    sums = n_gammas * n_classes * height * (n_features + 1)
+    sums = (n_classes + 2) * n_gammas * height * (n_features + 1)
     bumps = (2 * n_gammas + 1) * PART_ROWS * height
     lists = 2 * int(near_share(n_features) * PART_ROWS * height) + n_gammas * height
-    factors = 3 * PART_ROWS * (n_features + 1)
-    return 4 * (2 * sums + bumps + lists + factors) + 8 * 4 * height * n_features
+    factors = 3 * PART_ROWS * (n_features + 1) // 2
+    return itemsize * (sums + bumps + lists + factors) + 8 * 4 * height * n_features
+
+
+def scan_dtype(tol: float, componentwise: bool) -> np.dtype[Any]:
+    """The precision of a scan for this tolerance; tighter ones are certified in double precision throughout."""
+    # One-dimensional sums are made in double precision in any case: single saves nothing there.
+    return np.dtype(np.float32 if tol >= _SINGLE_PRECISION_TOL and not componentwise else np.float64)
 
 
 def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mllkm_scale.kernels import locally_linear
+from mllkm_scale.kernels import locally_linear, predictors
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, uses_plain_distance
@@ -138,9 +138,34 @@ def test_results_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch, kerne
         ]
 
     whole = everything()
-    monkeypatch.setattr(locally_linear, "_FEATURE_BLOCK_BYTES", 3 * 8 * 5 * 5)  # three rows
+    monkeypatch.setattr(locally_linear, "FEATURE_BLOCK_BYTES", 3 * 8 * 5 * 5)  # three rows
+    monkeypatch.setattr(locally_linear, "_SUMS_BYTES", 0)
+    monkeypatch.setattr(locally_linear, "_LEAST_KERNELS", 2)
+    monkeypatch.setattr(predictors, "_MOST_ROWS", 3)
     for left, right in zip(whole, everything(), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_in_single_precision_are_computed_with_in_double(kernels, samples):
+    rough, signed_duals = samples.astype(np.float32), np.linspace(-1.0, 1.0, 2 * len(samples)).reshape(-1, 2)
+
+    def everything(rows):
+        coef, local_coef = kernels.coefficients(rows, signed_duals, np.full(5, 0.2))
+        return [
+            coef,
+            local_coef,
+            kernels.quadratic_forms(rows, signed_duals),
+            kernels.responses(rows, rows[:4], signed_duals[:4]),
+            kernels.decide(rows, coef, local_coef),
+        ]
+
+    for left, right in zip(everything(rough), everything(rough.astype(np.float64)), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_no_kernels_have_no_forms(kernels, samples):
+    none = kernels.take(np.empty(0, np.int64))
+    assert none.quadratic_forms(samples, np.ones((len(samples), 2))).shape == (0,)
 
 
 def test_take_picks_kernels_in_the_order_asked_for(kernels, samples):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mllkm_scale.gram.blocks import MatrixBlock, make_block
+from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.oracle import Oracle
@@ -16,6 +17,7 @@ from mllkm_scale.solver.svm import DenseSVM
 
 FAMILIES = {
     "gaussian": Family("gaussian", False, 0.5),
+    "lean": Family("gaussian", False, 0.5),
     "squared": Family("squared", False, 0.0),
     "component-linear": Family("linear", True, 0.5),
     "generic": None,
@@ -31,10 +33,12 @@ class Restricted:
     C: float
     blocks: list
     optimum: float
+    lean_blocks: list
 
     @property
     def problem(self) -> RestrictedProblem:
-        return RestrictedProblem(self.blocks, self.C)
+        """The problem of the interior point: on lean blocks, if there are any."""
+        return RestrictedProblem(self.lean_blocks or self.blocks, self.C, lean=bool(self.lean_blocks))
 
     def oracle(self, max_epochs: int = 1000) -> Oracle:
         """SVMs on dense Grams; a block speaks of y y' o K, an SVM of K."""
@@ -69,7 +73,7 @@ def data(request, small_problem):
 @pytest.fixture(scope="session", params=FAMILIES)
 def restricted(request, data, mkl_reference):
     X, signs = data
-    family, C = FAMILIES[request.param], 2.0
+    family, C, lean_blocks = FAMILIES[request.param], 2.0, []
     if family is None:
         generic = GenericFamily.fit(X)
         grams = [generic.gram(id, X, X) for id in range(0, len(generic), 3)]
@@ -85,5 +89,8 @@ def restricted(request, data, mkl_reference):
         ]
         features = [scaled(F) for F in plain]
         scales = np.array([1 / np.mean(np.sum(F**2, axis=1)) for F in plain])
-        blocks = [make_block(family.kernels(anchors, gammas, scales), X, y) for y in signs.T]
-    return Restricted(features, signs, C, blocks, mkl_reference.solve(features, signs, C).value)
+        kernels = family.kernels(anchors, gammas, scales)
+        blocks = [make_block(kernels, X, y) for y in signs.T]
+        if request.param == "lean":
+            lean_blocks = [LeanBlock(kernels, X, np.arange(len(X)), y) for y in signs.T]
+    return Restricted(features, signs, C, blocks, mkl_reference.solve(features, signs, C).value, lean_blocks)

@@ -1,7 +1,9 @@
-"""The inner problem in its three forms: chosen by arithmetic, and the same optimum whichever it is."""
+"""The inner problem in its forms: chosen by arithmetic, and the same optimum whichever it is."""
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +11,20 @@ import pytest
 
 from mllkm_scale import Dataset
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, dense_bytes, feature_bytes, tile_bytes
+from mllkm_scale.mkl.forms import (
+    Choice,
+    InnerSizes,
+    choose_form,
+    dense_bytes,
+    feature_bytes,
+    inner_flops,
+    lean_bytes,
+    threads_that_fit,
+    tile_bytes,
+)
 from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.team import Team, one_blas_thread
 
 
 @pytest.fixture
@@ -51,6 +65,48 @@ def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monk
         assert inner.statistics[0].ram_hits > inner.statistics[0].misses
 
 
+def in_lean_form(monkeypatch):
+    monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice("lean", 0, ""))
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
+def test_the_lean_form_reaches_the_optimum_of_the_dense_one(problem, monkeypatch, name):
+    data, signs, kernels, rows = problem(False, name)
+    exact = solve(InnerMKL(data, signs, 2.0, 10**9), kernels, rows, 1e-6)
+    in_lean_form(monkeypatch)
+    inner = InnerMKL(data, signs, 2.0, 10**9)
+    solution = solve(inner, kernels, rows, 1e-6)
+    assert inner.choices == {"lean": 1}
+    assert solution.objective.gap <= 1e-6
+    assert solution.objective.primal == pytest.approx(exact.objective.primal, rel=2e-6)
+
+
+def test_the_lean_form_goes_on_from_a_solution_with_fewer_kernels(problem, monkeypatch):
+    data, signs, kernels, rows = problem(False)
+    in_lean_form(monkeypatch)
+    inner = InnerMKL(data, signs, 2.0, 10**9)
+    whole = solve(inner, kernels, rows, 1e-6)
+    fewer = solve(inner, kernels.take(np.arange(20)), rows, 1e-6)
+    duals = np.split(fewer.duals, np.cumsum([len(r) for r in rows])[:-1])
+    again = inner(kernels, np.append(fewer.weights, np.zeros(10)), rows, duals, 1e-6)
+    assert again.objective.gap <= 1e-6
+    assert again.objective.primal == pytest.approx(whole.objective.primal, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", ["dense", "lean"])
+def test_the_number_of_threads_does_not_change_the_bits(problem, monkeypatch, form):
+    data, signs, kernels, rows = problem(False)
+    monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice(form, 0, ""))
+    monkeypatch.setattr(sys.modules[interior_point.__module__], "PANEL", 16)
+    solutions = []
+    for size in (1, 2, 3):
+        with one_blas_thread(), Team(size) as team:
+            solutions.append(solve(InnerMKL(data, signs, 2.0, 10**9, team=team), kernels, rows, 1e-4))
+    for solution in solutions[1:]:
+        assert np.array_equal(solution.duals, solutions[0].duals)
+        assert np.array_equal(solution.weights, solutions[0].weights)
+
+
 def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tmp_path):
     data, signs, kernels, rows = problem(False)
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
@@ -85,6 +141,33 @@ def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
 def test_features_are_chosen_when_they_are_few_and_the_samples_many():
     assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
     assert choose_form(InnerSizes([1000], 300, 784, False), 10**11).form == "tiles"
+
+
+def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():
+    need = lean_bytes(SIZES)
+    assert need < dense_bytes(SIZES)
+    assert choose_form(SIZES, dense_bytes(SIZES) - 1).form == "lean"
+    choice = choose_form(SIZES, need)
+    assert (choice.form, choice.bytes) == ("lean", need)
+    assert choose_form(SIZES, need - 1).form in ("features", "tiles")
+    assert inner_flops(SIZES, "lean") == inner_flops(SIZES, "dense")
+
+
+@pytest.mark.parametrize("need", [dense_bytes, lean_bytes])
+def test_more_than_two_threads_work_at_once_only_where_memory_allows(need):
+    choice = choose_form(SIZES, need(SIZES))
+    assert threads_that_fit(SIZES, choice, need(SIZES)) == 2
+    assert 2 < threads_that_fit(SIZES, choice, 2 * need(SIZES)) < threads_that_fit(SIZES, choice, 10 * need(SIZES))
+
+
+def test_component_wise_kernels_have_no_lean_form():
+    sizes = InnerSizes([2000] * 3, 300, 50, True)
+    assert choose_form(sizes, dense_bytes(sizes) - 1).form in ("features", "tiles")
+
+
+def test_rows_that_classes_share_are_counted_once():
+    apart, shared = InnerSizes([500] * 10, 300, 800, False), InnerSizes([500] * 10, 300, 800, False, union=1500)
+    assert lean_bytes(apart) - lean_bytes(shared) == 8 * 3500 * 800
 
 
 def test_features_are_chosen_when_the_gram_fits_no_store():
@@ -141,15 +224,32 @@ def test_samples_held_at_their_optimal_duals_leave_the_optimum_as_it_is(problem,
     assert weights.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("componentwise", [False, True])
-def test_the_arithmetic_bounds_what_the_interior_point_allocates(problem, componentwise):
-    import tracemalloc
-
+@pytest.mark.parametrize(("form", "componentwise"), [("dense", False), ("dense", True), ("lean", False)])
+def test_the_arithmetic_bounds_what_the_interior_point_allocates(problem, monkeypatch, form, componentwise):
     data, signs, kernels, rows = problem(componentwise)
+    monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice(form, 0, ""))
     inner = InnerMKL(data, signs, 2.0, 10**9)
-    solve(inner, kernels, rows, 1e-3)
+    sizes = inner.sizes(kernels, rows)
+    assert peak_of(inner, kernels, rows) <= (lean_bytes(sizes) if form == "lean" else dense_bytes(sizes))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_lean_form_takes_what_it_says_where_rows_are_long(monkeypatch, dtype):
+    rng = np.random.default_rng(0)
+    X, signs = rng.normal(size=(800, 300)).astype(dtype), rng.choice([-1.0, 1.0], size=(800, 3))
+    kernels = Family("gaussian", False, 0.5).kernels(X[:150].astype(float), np.full(150, 1e-3))
+    rows = [np.arange(k, 800, step) for k, step in enumerate((1, 2, 3))]
+    in_lean_form(monkeypatch)
+    inner = InnerMKL(Dataset.from_arrays(X), signs, 2.0, 10**9)
+    need = lean_bytes(inner.sizes(kernels, rows))
+    assert 0.5 * need < peak_of(inner, kernels, rows, 0.5) <= need
+
+
+def peak_of(inner, kernels, rows, tol=1e-3):
+    """Bytes allocated at once while the problem is solved, for the second time."""
+    solve(inner, kernels, rows, 0.9)
     tracemalloc.start()
-    solve(inner, kernels, rows, 1e-3)
+    solve(inner, kernels, rows, tol)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak <= dense_bytes(inner.sizes(kernels, rows))
+    return peak

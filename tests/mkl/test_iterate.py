@@ -74,7 +74,7 @@ def test_directions_solve_the_linearised_conditions(restricted):
     problem = restricted.problem
     point = cold_start(problem)
     U, q = problem.moments(point.duals)
-    newton = Newton(problem, point, U, q)
+    newton = Newton(problem, point, U.copy(), q)
     row = 0.5 * q + point.slacks - point.level + 0.1
     targets = replace(point.products(problem.C), rows=np.full(len(q), 0.3))
     step = newton.direction(row, targets)

@@ -6,14 +6,15 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
-from mllkm_scale.errors import BudgetError
+from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.run.plan import Sizes, make_plan, plan_for
+from mllkm_scale.run.plan import BASE_BYTES, Sizes, make_plan, plan_for
 from mllkm_scale.units import parse_bytes
 
 sizes = st.builds(
@@ -50,7 +51,7 @@ def test_the_rows_add_up_to_the_budget_and_never_exceed_it(problem, budget):
     assert all(size >= 0 for _, size, _ in plan.rows)
     assert plan.total_bytes <= budget
     assert plan.inner_bytes > 0
-    assert plan.inner in ("dense", "features", "tiles")
+    assert plan.inner in ("dense", "lean", "features", "tiles")
 
 
 def test_a_larger_budget_never_leaves_less_for_the_inner_problem():
@@ -61,7 +62,7 @@ def test_a_larger_budget_never_leaves_less_for_the_inner_problem():
 
 def test_data_that_does_not_fit_is_prepared_on_disk():
     problem = Sizes(2_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
-    assert not plan_for(problem, 5 * 10**9).in_memory
+    assert not plan_for(problem, 3 * 10**9).in_memory
     assert plan_for(problem, 12 * 10**9).in_memory
 
 
@@ -78,23 +79,83 @@ def test_the_plan_reads_nothing_but_the_labels(real_data):
     assert "inner form" in plan.as_text()
 
 
-SCRIPT = """
+def test_what_the_program_holds_counts_within_the_budget(real_data):
+    dataset, params = Dataset.from_arrays(*real_data("digits")), resolve(memory_budget="1GB")
+    alone, beside = make_plan(dataset, params), make_plan(dataset, params, held_bytes=10**8)
+    assert alone.inner_bytes - beside.inner_bytes == pytest.approx(10**8 / 1.1, abs=1)
+    with pytest.raises(BudgetError):
+        make_plan(dataset, params, held_bytes=9 * 10**8)
+    with pytest.raises(ParameterError, match="held_bytes=-1"):
+        make_plan(dataset, params, held_bytes=-1)
+
+
+def test_the_memory_of_the_passes_does_not_grow_with_candidates_and_classes_and_features():
+    few, many = (plan_for(Sizes(10_000, 784, 784, 4, K, 10_000, 5, False, 2), 10**10) for K in (2, 20))
+    assert scan_bytes(many) < 2 * scan_bytes(few)
+
+
+def scan_bytes(plan):
+    note = next(note for what, _, note in plan.rows if what == "inner problem and scan, in turn")
+    return parse_bytes(note.split("scan ")[1].replace(" ", ""))
+
+
+TINY = """
 import json, sys
+import h5py
 import numpy as np
-from sklearn.datasets import load_digits
 from mllkm_scale import Dataset, train
-X, y = load_digits(return_X_y=True)
-X = np.concatenate([X, X[:, ::-1], np.roll(X, 3, axis=1)], axis=1)
-result = train(Dataset.from_arrays(X, y), memory_budget=sys.argv[1], scratch_dir=sys.argv[2], tol=0.05)
-print(json.dumps([result.status, result.peak_bytes, result.plan.budget_bytes]))
+with h5py.File(sys.argv[1], "w") as file:
+    file["X"], file["y"] = np.random.default_rng(0).normal(size=(50, 4)), np.arange(50) % 2
+with Dataset.open(sys.argv[1]) as dataset:
+    result = train(dataset, componentwise=sys.argv[2] == "component-wise")
+print(json.dumps([result.peak_bytes, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
 
 
-@pytest.mark.parametrize("budget", ["600MB", "1GB"])
-def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, budget):
-    command = [sys.executable, "-c", SCRIPT, budget, str(tmp_path)]
+@pytest.mark.parametrize("family", ["global", "component-wise"])
+def test_a_training_from_hdf5_loads_no_more_than_the_plan_counts(tmp_path, family):
+    command = [sys.executable, "-c", TINY, str(tmp_path / "tiny.h5"), family]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    peak, modules = json.loads(done.stdout)
+    assert not {"dask", "distributed", "pandas", "rich", "sklearn", "zarr"} & set(modules)
+    assert peak <= BASE_BYTES
+
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from mllkm_scale import Dataset, train
+budget, folder, source = sys.argv[1:]
+with np.load(source) as arrays:
+    dataset = Dataset.from_arrays(arrays["X"], arrays["y"])
+result = train(dataset, memory_budget=budget, scratch_dir=folder, tol=0.05)
+print(json.dumps([result.status, result.peak_bytes, result.plan.budget_bytes]))
+"""
+
+ESTIMATOR = """
+import json, sys
+import numpy as np
+from mllkm_scale import MLLKMClassifier
+budget, folder, source = sys.argv[1:]
+with np.load(source) as arrays:
+    X, y = arrays["X"], arrays["y"]
+machine = MLLKMClassifier(memory_budget=budget, scratch_dir=folder, tol=0.05).fit(X, y)
+print(json.dumps([machine.status_, machine.peak_bytes_, machine.plan_.budget_bytes]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "budget"),
+    [(SCRIPT, "400MB"), (SCRIPT, "600MB"), (SCRIPT, "1GB"), (ESTIMATOR, "510MB"), (ESTIMATOR, "1GB")],
+    ids=["400MB", "600MB", "1GB", "estimator, 510MB", "estimator, 1GB"],
+)
+def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, real_data, script, budget):
+    X, y = real_data("digits")
+    X = np.concatenate([X, X[:, ::-1], np.roll(X, 3, axis=1)], axis=1)
+    np.savez(tmp_path / "train.npz", X=X, y=y)
+    command = [sys.executable, "-c", script, budget, str(tmp_path / "scratch"), str(tmp_path / "train.npz")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     status, peak, allowed = json.loads(done.stdout)
     assert status == "converged"
     assert peak <= allowed
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
