@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.allocator import give_back
 from mllkm_scale.gram.blocks import Block, make_block
 from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.gram.statistics import TileStatistics
@@ -51,13 +52,23 @@ class InnerMKL:
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution:
+        give_back()
+        try:
+            return self.solve(kernels, weights, rows, duals, tol)
+        finally:
+            give_back()
+
+    def solve(
+        self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
+    ) -> Solution:
+        """The solution in the form that is chosen for these sizes."""
         sizes = self.sizes(kernels, rows)
         choice = self.choose(sizes)
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         if choice.form not in ("dense", "lean"):
             return self.first_order(choice, kernels, weights, rows, duals, tol)
         near, lean = (weights, np.concatenate(duals)), choice.form == "lean"
-        with Team(min(self.team.size, threads_that_fit(sizes, choice, self.available_bytes))) as team:
+        with self.team.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as team:
             blocks = self.lean_blocks(kernels, rows, team) if lean else self.dense_blocks(kernels, rows, team)
             problem = RestrictedProblem(blocks, self.C, team, lean=lean)
             return interior_point(problem, tol, near=near, poll=self.poll)
