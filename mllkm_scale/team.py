@@ -79,6 +79,15 @@ class Team:
         """All results, when all tasks are done."""
         return list(self.map(work, tasks))
 
+    @contextmanager
+    def at_most(self, size: int) -> Iterator[Team]:
+        """Context with this team, or with a smaller one if it is larger than `size`."""
+        if self.size <= size:
+            yield self
+            return
+        with Team(size) as smaller:
+            yield smaller
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mllkm_scale import __version__
-from mllkm_scale.cluster.allocator import keep_memory
+from mllkm_scale.allocator import keep_memory
 from mllkm_scale.crew import Work
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.run.memory import peak_bytes

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.allocator import give_back
 from mllkm_scale.gram.blocks import Block, Held, held_vectors, make_block
 from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.gram.statistics import TileStatistics
@@ -60,6 +61,16 @@ class InnerMKL:
     def __call__(
         self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
     ) -> Solution:
+        give_back()
+        try:
+            return self.solve(kernels, weights, rows, duals, tol)
+        finally:
+            give_back()
+
+    def solve(
+        self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
+    ) -> Solution:
+        """The solution in the form that is chosen for these sizes."""
         sizes = self.sizes(kernels, rows)
         choice = self.choose(sizes)
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
@@ -81,7 +92,7 @@ class InnerMKL:
         vectors, samples = ([None] * len(rows), None) if held is None else held
         make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
         near, sizes = (weights, np.concatenate(duals)), self.sizes(kernels, rows)
-        with Team(min(self.team.size, threads_that_fit(sizes, choice, self.available_bytes))) as team:
+        with self.team.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as team:
             blocks = make(kernels, rows, vectors, team)
             problem = RestrictedProblem(blocks, self.C, team, lean=choice.form == "lean", held=samples)
             return interior_point(problem, tol, near=near, poll=self.poll)

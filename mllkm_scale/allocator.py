@@ -1,4 +1,7 @@
-"""Memory that a worker keeps for the next array.
+"""Memory that the C library keeps for the next array, or gives back to the system.
+
+Stages of a training that work in turn are planned in the same memory. What one of them has dropped is given back before
+the next begins: threads have heaps of their own, and would not find it there.
 
 Dask starts its workers so that the C library gives every array back to the system as soon as it is dropped
 (MALLOC_TRIM_THRESHOLD_). A scan makes and drops arrays of some megabytes; it took two and a half times as long so.
@@ -9,10 +12,19 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-__all__ = ["keep_memory"]
+__all__ = ["give_back", "keep_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt
 _KEPT_BYTES, _LARGE_BYTES = 1 << 26, 1 << 25
+
+
+def give_back() -> bool:
+    """Have glibc give back what is free in all its heaps; whether there was anything."""
+    try:
+        malloc_trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    return bool(malloc_trim(0))
 
 
 @cache

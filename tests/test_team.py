@@ -1,0 +1,39 @@
+"""Teams: results in the order of the tasks, and no more at work than there may be."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mllkm_scale.team import Team
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_no_more_than_so_many_of_a_team_are_at_work(most):
+    at_work, seen, lock = 0, [], threading.Lock()
+    meet = threading.Event()
+
+    def work(task: int) -> int:
+        nonlocal at_work
+        with lock:
+            at_work += 1
+            seen.append(at_work)
+        meet.wait(0.01)
+        with lock:
+            at_work -= 1
+        return task
+
+    with Team(3) as team, team.at_most(most) as part:
+        assert part.size == min(3, most)
+        assert (part is team) == (most >= 3)
+        assert part.run(work, range(12)) == list(range(12))
+    assert max(seen) <= min(3, most)
+
+
+def test_the_team_goes_on_when_a_part_of_it_has_ended():
+    with Team(2) as team:
+        for most in (1, 2):
+            with team.at_most(most) as part:
+                part.run(abs, [-1])
+        assert team.run(abs, [-1, -2]) == [1, 2]
