@@ -22,7 +22,8 @@ from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
 from mllkm_scale.mkl.restricted import Objective
-from mllkm_scale.mkl.sequential import SequentialMKL, State
+from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.mkl.state import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.assembly import assemble, plain_params
@@ -215,7 +216,7 @@ class Training:
         """Certify the last state by its own duals, where its scan was still to come."""
         state = self.states[number]
         if isinstance(state, State) and not state.scanned:
-            self.objectives[number] = replace(self.objectives[number], dual=machine.dual_bound(state))
+            self.objectives[number] = replace(self.objectives[number], dual=machine.pricing.dual_bound(state))
 
     def limit(self, number: int) -> str | None:
         """The rule by which this machine is to end now, if any."""

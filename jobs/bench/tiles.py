@@ -19,7 +19,7 @@ from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import InnerSizes, tile_bytes
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import Solution
-from mllkm_scale.mkl.sequential import Settings
+from mllkm_scale.mkl.state import Settings
 from mllkm_scale.solver.tiled_svm import TiledSVM
 from mllkm_scale.team import one_blas_thread
 

@@ -10,6 +10,7 @@ A block answers the two questions that every weight solver asks (y are the signs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,17 @@ __all__ = ["Block", "FeatureBlock", "GlobalBlock", "Held", "MatrixBlock", "held_
 
 Array = NDArray[Any]
 ALL = slice(None)
-Held = tuple[Array, ...]  # v_m (s, d) and r_m (s,) of global kernels, v_m (s, d + 1) of component-wise ones
+
+
+@dataclass(frozen=True)
+class Held:
+    """Samples whose duals do not change: what they add to the moments, and the quadratic forms (s,) of them alone.
+
+    The sums are v_m (s, d) and r_m (s,) of global kernels, v_m (s, d + 1) of component-wise ones.
+    """
+
+    sums: tuple[Array, ...]
+    forms: Array
 
 
 class Block(Protocol):
@@ -44,7 +55,6 @@ class GlobalBlock:
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
     term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
-
     """
 
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, held: Held | None = None) -> None:
@@ -99,8 +109,8 @@ class GlobalBlock:
     def moments(self, duals: Array, U: Array) -> Array:
         V, r = self._vectors(duals)
         if self._held is not None:
-            V += self._held[0]
-            r += self._held[1]
+            V += self._held.sums[0]
+            r += self._held.sums[1]
         np.matmul(self._X, V.T, out=U)
         U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
         U *= self._H
@@ -128,7 +138,7 @@ class FeatureBlock:
     def moments(self, duals: Array, U: Array) -> Array:
         V = np.tensordot(duals, self._features, 1)
         if self._held is not None:
-            V += self._held[0]
+            V += self._held.sums[0]
         np.einsum("isp,sp->is", self._features, V, out=U)
         return np.asarray(np.einsum("sp,sp->s", V, V))
 
@@ -165,9 +175,12 @@ class MatrixBlock:
 
 
 def held_vectors(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Held:
-    """What samples add to the moments of a block if their duals do not change: sums of a_i phi_m(x_i)."""
+    """Samples with these duals, to be held: sums of a_i phi_m(x_i)."""
     moments = kernels.moments(X, signed_duals[:, None])
-    return tuple(part[0] for part in (moments if isinstance(moments, tuple) else (moments,)))
+    if not isinstance(moments, tuple):
+        return Held((moments[0],), np.einsum("sp,sp->s", moments[0], moments[0]))
+    V, r = (part[0] for part in moments)
+    return Held((V, r), np.einsum("sd,sd->s", V, V) + kernels.local_bias * r * r)
 
 
 def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array, held: Held | None = None) -> Block:

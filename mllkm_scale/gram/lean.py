@@ -79,8 +79,8 @@ class LeanBlock:
         for at in _runs(self.n_kernels):
             V, r = self._vectors(x, duals, at)
             if self._held is not None:
-                V += self._held[0][at]
-                r += self._held[1][at]
+                V += self._held.sums[0][at]
+                r += self._held.sums[1][at]
             q[at] = self._squares(V, r)
             response = x @ V.T
             response -= np.einsum("sd,sd->s", V, self._anchors[at]) - self._bias * r

@@ -15,6 +15,7 @@ from mllkm_scale.gram.lean import KERNELS_AT_ONCE
 from mllkm_scale.mkl.restricted import PANEL
 
 __all__ = [
+    "THREADS",
     "Choice",
     "InnerSizes",
     "choose_form",
@@ -33,7 +34,7 @@ _STEPS = 12  # of the interior point, as seen
 _EPOCHS = 20  # of SDCA for one set of weights
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
-_THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
+THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def dense_bytes(sizes: InnerSizes) -> int:
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
     maps = (sizes.width + 2) * total * S + total * sizes.features
-    return _F * (squares + maps + S * S) + _THREADS * _in_flight_bytes(sizes, "dense")
+    return _F * (squares + maps + S * S) + THREADS * _in_flight_bytes(sizes, "dense")
 
 
 def lean_bytes(sizes: InnerSizes) -> int:
@@ -88,7 +89,7 @@ def lean_bytes(sizes: InnerSizes) -> int:
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
     held = sizes.n_rows * sizes.features * sizes.itemsize + total * S * 4 + _F * (squares + total * S + S * S)
-    return held + _THREADS * _in_flight_bytes(sizes, "lean")
+    return held + THREADS * _in_flight_bytes(sizes, "lean")
 
 
 def _in_flight_bytes(sizes: InnerSizes, form: str) -> int:
@@ -105,14 +106,14 @@ def _in_flight_bytes(sizes: InnerSizes, form: str) -> int:
 
 def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) -> int:
     """Threads of the interior point: as many as were counted for the form, and more as far as memory allows."""
-    return _THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes, choice.form)
+    return THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes, choice.form)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
     """Features of the classes whose SVMs are solved at a time: bumps (in double precision, at most), rows, and sums."""
     per_kernel = 3 * (sizes.features + 1) if sizes.componentwise else 1
     rows = sizes.largest * (sizes.kernels * per_kernel + 2 * sizes.features)
-    return _F * _THREADS * (rows + 3 * sizes.kernels * (sizes.features + 1 + 1024))
+    return _F * THREADS * (rows + 3 * sizes.kernels * (sizes.features + 1 + 1024))
 
 
 def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
@@ -120,7 +121,7 @@ def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     per_kernel = 2 * (sizes.features + 1) if sizes.componentwise else 6
     tile_rows = min(tile_rows, sizes.largest)
     making = tile_rows * sizes.kernels * per_kernel + 4 * tile_rows**2
-    return _F * _THREADS * (sizes.largest * sizes.features + making)
+    return _F * THREADS * (sizes.largest * sizes.features + making)
 
 
 def feature_flops(sizes: InnerSizes) -> float:
@@ -165,7 +166,7 @@ def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) ->
     if interior is not None and small:
         return interior
     features, tiles = feature_bytes(sizes), tile_bytes(sizes)
-    gram, store = _F * _THREADS * sizes.largest**2 // 2, max(0, available_bytes - tiles)
+    gram, store = _F * THREADS * sizes.largest**2 // 2, max(0, available_bytes - tiles)
     kept = tiles <= available_bytes and gram <= store + disk_bytes
     by_features, by_tiles = feature_flops(sizes), tile_flops(sizes, kept)
     why = "the interior point does not fit" if small else f"{sizes.largest} samples of a class are many"

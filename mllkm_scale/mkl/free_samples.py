@@ -2,29 +2,36 @@
 
 SVMs at the weights of before tell which samples are well within their bound: alpha = 0 beyond the margin, or alpha = C
 within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all
-margins are looked at, and samples that were held on the wrong side are set free, until none is. Noisy data have several
-times more samples at C than free ones, and the cost of the factors is the cube of their number.
+margins are looked at. Near the solution few samples are held on the wrong side; they are set free, until none is. Far
+from it, held samples do not answer as they would, and the weights go too far: these are taken back towards those of
+before until SVMs there lower P, which tell anew what is to be held. Noisy data have several times more samples at C
+than free ones, and the cost of the factors is the cube of their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
-from mllkm_scale.mkl.restricted import Solution
+from mllkm_scale.mkl.restricted import Objective, Solution
 
 __all__ = ["JointSolver", "free_samples_mkl"]
 
 Array = NDArray[Any]
 
 _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
-_SVM_TOL = 0.03  # gap of the SVMs that only tell what is to be held
+_SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held
 _LEAST_EPOCHS = 5  # of them, after which duals are at their bounds, and not near
-_MOST_STEPS = 30
+_NEAR = 0.05  # gap below which a solution is near, if that is not less than what is known
+_MOST_STEPS = 60
+_FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
+_BACK = 3.0  # by which a step that is too long is divided
+_SHORTEST = 0.01
 
 
 class JointSolver(Protocol):
@@ -36,27 +43,75 @@ class JointSolver(Protocol):
     def __call__(self, weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None: ...
 
 
+@dataclass(frozen=True)
+class _Step:
+    """Where the interior point leads from an evaluation."""
+
+    start: Evaluation
+    weights: Array
+    duals: list[Array]
+
+    def part(self, length: float) -> tuple[Array, list[Array]]:
+        """Weights and duals at this part of the way."""
+        weights = self.start.weights + length * (self.weights - self.start.weights)
+        weights = np.where(weights < 1e-7 * weights.max(), 0.0, weights)
+        duals = [a + length * (b - a) for a, b in zip(self.start.duals, self.duals, strict=True)]
+        return weights / weights.sum(), duals
+
+
 def free_samples_mkl(
     oracle: Oracle, joint: JointSolver, weights: Array, tol: float, *, poll: Callable[[], None] = lambda: None
 ) -> Solution:
-    """From the given weights and the duals of the oracle to the relative gap `tol`, or while the free samples fit."""
+    """From the given weights and the duals of the oracle to the relative gap `tol`."""
     weights = weights / weights.sum() if weights.any() else np.full(len(weights), 1.0 / len(weights))
-    now = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
-    free = _not_held(now, oracle.C)
-    best, steps = now, 0
+    now = best = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    known, free, length, steps = now.objective, _not_held(now, oracle.C), 1.0, 0
     while best.objective.gap > tol and steps < _MOST_STEPS:
         poll()
-        following = joint(weights, oracle.duals, free, 0.3 * tol)
+        duals, joint_tol = [part.copy() for part in now.duals], max(0.3 * tol, 0.03 * known.gap)
+        following = joint(now.weights, duals, free, joint_tol)
         if following is None:
-            break
-        weights, steps = following, steps + 1
-        now = oracle.evaluate(weights, np.inf)
-        best = min(best, now, key=lambda evaluation: evaluation.objective.gap)
-        wrong = _on_the_wrong_side(now, free)
-        if not any(mask.any() for mask in wrong):
-            break
-        free = [mask | more for mask, more in zip(free, wrong, strict=True)]
+            if max(int(mask.sum()) for mask in free) <= _FEW:
+                break
+            free = _thinned(free, steps)
+            continue
+        step, steps = _Step(now, following, duals), steps + 1
+        ahead = oracle.evaluate(following, np.inf, start=duals)
+        best = min(best, ahead, key=_gap)
+        back = None
+        if ahead.objective.gap >= max(_NEAR, known.gap):
+            length = min(1.0, _BACK * length)
+            back, length = _step_back(oracle, step, length, max(_SVM_TOL, tol))
+        if back is None:
+            wrong = _held_wrongly(ahead, free, oracle.C)
+            if joint_tol <= 0.3 * tol and not any(mask.any() for mask in wrong):
+                break
+            now, free = ahead, [mask | more for mask, more in zip(free, wrong, strict=True)]
+        else:
+            now, free = back, _not_held(back, oracle.C)
+            best = min(best, now, key=_gap)
+        known = _best_known(known, ahead.objective, now.objective)
     return Solution(best.weights, np.concatenate(best.duals), best.objective, steps)
+
+
+def _step_back(oracle: Oracle, step: _Step, length: float, tol: float) -> tuple[Evaluation | None, float]:
+    """SVMs at the largest part of a step that lowers P, from `length` on; None if no part does."""
+    while length >= _SHORTEST:
+        weights, duals = step.part(length)
+        now = oracle.evaluate(weights, tol, _LEAST_EPOCHS, start=duals)
+        if now.objective.primal < step.start.objective.primal:
+            return now, length
+        length /= _BACK
+    return None, 1.0
+
+
+def _gap(evaluation: Evaluation) -> float:
+    return evaluation.objective.gap
+
+
+def _best_known(*objectives: Objective) -> Objective:
+    """The least P and the largest D, which need not be of one pair."""
+    return Objective(min(o.primal for o in objectives), max(o.dual for o in objectives))
 
 
 def _not_held(now: Evaluation, C: float) -> list[Array]:
@@ -67,9 +122,15 @@ def _not_held(now: Evaluation, C: float) -> list[Array]:
     ]
 
 
-def _on_the_wrong_side(now: Evaluation, free: list[Array]) -> list[Array]:
-    """Masks of the samples that are held at a bound, but would leave it."""
+def _held_wrongly(now: Evaluation, free: list[Array], C: float) -> list[Array]:
+    """Masks of the samples that are held, but whose duals would rise or fall."""
     return [
-        ~mask & np.where(duals > 0.0, margins > 1.0, margins < 1.0)
+        ~mask & (((duals < C) & (margins < 1.0)) | ((duals > 0.0) & (margins > 1.0)))
         for mask, duals, margins in zip(free, now.duals, now.margins, strict=True)
     ]
+
+
+def _thinned(free: list[Array], key: int) -> list[Array]:
+    """A random half of the free samples of each class; the others are held where they are."""
+    rng = np.random.default_rng(key)
+    return [mask & (rng.random(len(mask)) < 0.5) for mask in free]

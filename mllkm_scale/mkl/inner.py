@@ -17,9 +17,10 @@ from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
+from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import (
+    THREADS,
     Choice,
     InnerSizes,
     choose_form,
@@ -32,6 +33,7 @@ from mllkm_scale.mkl.free_samples import free_samples_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution
+from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.svm import EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
@@ -48,7 +50,6 @@ class InnerMKL:
 
     data: RowSource
     signs: Array
-    C: float
     available_bytes: int
     disk_bytes: int = 0
     scratch_dir: Path | None = None
@@ -58,72 +59,30 @@ class InnerMKL:
     choices: dict[str, int] = field(default_factory=dict)
     statistics: list[TileStatistics] = field(default_factory=list)
 
-    def __call__(
-        self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
-    ) -> Solution:
+    def __call__(self, sets: WorkingSets, tol: float) -> Solution:
+        """The solution to the relative gap `tol`, in the form that is chosen for these sizes."""
+        choice = self.choose(self.sizes(sets))
+        self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
+        solve = self.interior_point if choice.form in ("dense", "lean") else self.alternate
         give_back()
         try:
-            return self.solve(kernels, weights, rows, duals, tol)
+            return solve(choice, sets, tol)
         finally:
             give_back()
 
-    def solve(
-        self, kernels: LocallyLinearKernels, weights: Array, rows: list[Array], duals: list[Array], tol: float
-    ) -> Solution:
-        """The solution in the form that is chosen for these sizes."""
-        sizes = self.sizes(kernels, rows)
-        choice = self.choose(sizes)
-        self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
-        if choice.form not in ("dense", "lean"):
-            return self.alternate(choice, kernels, weights, rows, duals, tol)
-        return self.interior_point(choice, kernels, weights, rows, duals, tol)
-
-    def interior_point(
-        self,
-        choice: Choice,
-        kernels: LocallyLinearKernels,
-        weights: Array,
-        rows: list[Array],
-        duals: list[Array],
-        tol: float,
-        held: tuple[list[Held], HeldSamples] | None = None,
-    ) -> Solution:
-        """Weights and duals of these rows together, in the dense or the lean form; other samples may be held."""
-        vectors, samples = ([None] * len(rows), None) if held is None else held
-        make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
-        near, sizes = (weights, np.concatenate(duals)), self.sizes(kernels, rows)
-        with self.team.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as team:
-            blocks = make(kernels, rows, vectors, team)
-            problem = RestrictedProblem(blocks, self.C, team, lean=choice.form == "lean", held=samples)
-            return interior_point(problem, tol, near=near, poll=self.poll)
-
-    def dense_blocks(
-        self, kernels: LocallyLinearKernels, rows: list[Array], held: Sequence[Held | None], team: Team
-    ) -> list[Block]:
-        """The classes, each with its rows and maps."""
-
-        def block(k: int) -> Block:
-            return make_block(kernels, self.rows_of(rows[k]), self.signs[rows[k], k], held[k])
-
-        return team.run(block, range(len(rows)))
-
-    def lean_blocks(
-        self, kernels: LocallyLinearKernels, rows: list[Array], held: Sequence[Held | None], team: Team
-    ) -> list[Block]:
-        """The classes with their bumps, on rows that they share."""
-        assert isinstance(kernels, GlobalKernels)
-        union = np.unique(np.concatenate(rows))
-        shared = self.data.rows(union)
-
-        def block(k: int) -> Block:
-            return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k], held[k])
-
-        return team.run(block, range(len(rows)))
-
-    def flops(self, kernels: LocallyLinearKernels, rows: list[Array]) -> float:
-        """Multiply-adds of a call with these kernels and rows, roughly."""
-        sizes = self.sizes(kernels, rows)
+    def flops(self, sets: WorkingSets) -> float:
+        """Multiply-adds of a call, roughly."""
+        sizes = self.sizes(sets)
         return inner_flops(sizes, self.choose(sizes).form)
+
+    def choose(self, sizes: InnerSizes) -> Choice:
+        return choose_form(sizes, self.available_bytes, self.disk_bytes)
+
+    def sizes(self, sets: WorkingSets) -> InnerSizes:
+        kernels, working = sets.kernels, [len(r) for r in sets.rows]
+        union, itemsize = len(np.unique(np.concatenate(sets.rows))), self.data.rows(np.empty(0, np.int64)).itemsize
+        componentwise = isinstance(kernels, ComponentKernels)
+        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, union, itemsize)
 
     def record(self) -> dict[str, Any]:
         """How often each form was used, and what the tile stores did in all."""
@@ -133,83 +92,91 @@ class InnerMKL:
                 totals[name] = max(totals.get(name, 0), value) if "bytes" in name else totals.get(name, 0) + value
         return {"forms": dict(self.choices), "tiles": totals}
 
-    def choose(self, sizes: InnerSizes) -> Choice:
-        return choose_form(sizes, self.available_bytes, self.disk_bytes)
-
-    def sizes(self, kernels: LocallyLinearKernels, rows: list[Array]) -> InnerSizes:
-        componentwise = isinstance(kernels, ComponentKernels)
-        union, itemsize = len(np.unique(np.concatenate(rows))), self.data.rows(np.empty(0, np.int64)).itemsize
-        return InnerSizes([len(r) for r in rows], len(kernels), kernels.n_features, componentwise, union, itemsize)
-
-    def alternate(
-        self,
-        choice: Choice,
-        kernels: LocallyLinearKernels,
-        weights: Array,
-        rows: list[Array],
-        duals: list[Array],
-        tol: float,
+    def interior_point(
+        self, choice: Choice, sets: WorkingSets, tol: float, held: Sequence[Held] | None = None, total: float = 0.0
     ) -> Solution:
-        """Alternate SVMs and weights; the rows and maps of a class are in memory while its SVM is solved."""
+        """Weights and duals together, in the dense or the lean form; other samples may be held, with duals of `total`."""
+        samples = None if held is None else HeldSamples(total, np.sum([vectors.forms for vectors in held], axis=0))
+        make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
+        near = sets.weights, np.concatenate(sets.duals)
+        with self.team.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as team:
+            blocks = make(sets, held or [None] * len(sets.rows), team)
+            problem = RestrictedProblem(blocks, sets.C, team, lean=choice.form == "lean", held=samples)
+            return interior_point(problem, tol, near=near, poll=self.poll)
+
+    def dense_blocks(self, sets: WorkingSets, held: Sequence[Held | None], team: Team) -> list[Block]:
+        """The classes, each with its rows and maps."""
+
+        def block(k: int) -> Block:
+            return make_block(sets.kernels, self.rows_of(sets.rows[k]), self.signs[sets.rows[k], k], held[k])
+
+        return team.run(block, range(len(sets.rows)))
+
+    def lean_blocks(self, sets: WorkingSets, held: Sequence[Held | None], team: Team) -> list[Block]:
+        """The classes with their bumps, on rows that they share."""
+        kernels, rows = sets.kernels, sets.rows
+        assert isinstance(kernels, GlobalKernels)
+        union = np.unique(np.concatenate(rows))
+        shared = self.data.rows(union)
+
+        def block(k: int) -> Block:
+            return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k], held[k])
+
+        return team.run(block, range(len(rows)))
+
+    def alternate(self, choice: Choice, sets: WorkingSets, tol: float) -> Solution:
+        """SVMs and the interior point on free samples; of a class, rows and maps are in memory while it is at work."""
         with ExitStack() as stack:
             store = None
             if choice.form == "tiles":
-                ram_bytes = max(0, self.available_bytes - tile_bytes(self.sizes(kernels, rows)))
+                ram_bytes = max(0, self.available_bytes - tile_bytes(self.sizes(sets)))
                 folder = self.scratch_dir if self.disk_bytes else None
                 store = stack.enter_context(TileStore(ram_bytes, self.disk_bytes if folder else 0, folder))
                 stack.callback(lambda: self.statistics.append(store.statistics))
-            svms = [_ClassSVM(self, kernels, rows[k], k, store) for k in range(len(rows))]
+            team = stack.enter_context(self.team.at_most(THREADS))
+            svms = [_ClassSVM(self, sets, k, store) for k in range(len(sets.rows))]
 
-            def forms(k: int, class_duals: Array) -> Array:
+            def forms(k: int, duals: Array) -> Array:
                 self.poll()
-                used = np.flatnonzero(class_duals)
-                signed = (class_duals[used] * self.signs[rows[k][used], k])[:, None]
-                return kernels.quadratic_forms(self.rows_of(rows[k][used]), signed)
+                used = np.flatnonzero(duals)
+                return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
-                return self.solve_free(kernels, weights, rows, duals, free, tol)
+                return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(svms, forms, self.C, team=self.team)
-            oracle.duals = [np.clip(part, 0.0, self.C) for part in duals]
-            solution = free_samples_mkl(oracle, joint, weights, tol, poll=self.poll)
-            if solution.objective.gap <= tol:
+            oracle = Oracle(svms, forms, sets.C, team=team)
+            oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
+            solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll)
+            if solution.steps or solution.objective.gap <= tol:
                 return solution
-            more = alternating_mkl(oracle, solution.weights, tol, poll=self.poll)
-            return min(solution, more, key=lambda found: found.objective.gap)
+            return alternating_mkl(oracle, solution.weights, tol, poll=self.poll)
 
     def solve_free(
-        self,
-        kernels: LocallyLinearKernels,
-        weights: Array,
-        rows: list[Array],
-        duals: list[Array],
-        free: list[Array],
-        tol: float,
+        self, sets: WorkingSets, weights: Array, duals: list[Array], free: list[Array], tol: float
     ) -> Array | None:
         """The interior point on the free samples of each class, with the duals of the others held; None if too many."""
         for mask in free:
             mask[:1] |= not mask.any()
-        free_rows = [r[mask] for r, mask in zip(rows, free, strict=True)]
-        choice = interior_form(self.sizes(kernels, free_rows), self.available_bytes)
+        few = sets.only(free, weights, duals)
+        choice = interior_form(self.sizes(few), self.available_bytes)
         if choice is None:
             return None
 
-        def hold(k: int) -> tuple[Held, Array]:
+        def hold(k: int) -> Held:
             at = np.flatnonzero(~free[k] & (duals[k] > 0.0))
-            X, mass = self.rows_of(rows[k][at]), duals[k][at] * self.signs[rows[k][at], k]
-            return held_vectors(kernels, X, mass), kernels.quadratic_forms(X, mass[:, None])
+            X, mass = self.signed(sets.rows[k][at], k, duals[k][at])
+            return held_vectors(sets.kernels, X, mass[:, 0])
 
-        held = self.team.run(hold, range(len(rows)))
+        held = self.team.run(hold, range(len(free)))
         total = sum(float(a[~mask].sum()) for a, mask in zip(duals, free, strict=True))
-        samples = HeldSamples(total, np.sum([forms for _, forms in held], axis=0))
-        starts = [a[mask] for a, mask in zip(duals, free, strict=True)]
-        solution = self.interior_point(
-            choice, kernels, weights, free_rows, starts, tol, ([vectors for vectors, _ in held], samples)
-        )
-        edges = np.cumsum([len(r) for r in free_rows])[:-1]
-        for a, mask, part in zip(duals, free, np.split(solution.duals, edges), strict=True):
+        solution = self.interior_point(choice, few, tol, held, total)
+        for a, mask, part in zip(duals, free, few.split(solution.duals), strict=True):
             a[mask] = part
         return solution.weights
+
+    def signed(self, rows: Array, k: int, duals: Array) -> tuple[Array, Array]:
+        """These rows, and their signed duals (n, 1) for class k."""
+        return self.rows_of(rows), (duals * self.signs[rows, k])[:, None]
 
     def rows_of(self, rows: Array) -> Array:
         return self.data.rows(rows).astype(np.float64)
@@ -220,22 +187,21 @@ class _ClassSVM:
     """The SVM of one class, whose rows and maps are read when it is solved, and let go after."""
 
     inner: InnerMKL
-    kernels: LocallyLinearKernels
-    rows: Array
+    sets: WorkingSets
     number: int
     store: TileStore | None
     signs: Array = field(init=False)
     generation: str = ""  # of its tiles in the store
 
     def __post_init__(self) -> None:
-        self.signs = self.inner.signs[self.rows, self.number]
+        self.signs = self.inner.signs[self.sets.rows[self.number], self.number]
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
-        X, key, C = self.inner.rows_of(self.rows), (self.inner.seed, self.number), self.inner.C
+        kernels, C, key = self.sets.kernels, self.sets.C, (self.inner.seed, self.number)
+        X = self.inner.rows_of(self.sets.rows[self.number])
         if self.store is None:
-            return FeatureSVM(self.kernels, X, self.signs, C, key).solve(weights, duals, limits)
-        name = f"class {self.number}"
-        svm = TiledSVM(self.kernels, X, self.signs, C, self.store, name, key, self.generation)
+            return FeatureSVM(kernels, X, self.signs, C, key).solve(weights, duals, limits)
+        svm = TiledSVM(kernels, X, self.signs, C, self.store, f"class {self.number}", key, self.generation)
         solution = svm.solve(weights, duals, limits)
         self.generation = svm.generation
         return solution

@@ -50,15 +50,18 @@ class Oracle:
         self.duals = [np.zeros(len(svm.signs)) for svm in svms]
         self.evaluations = 0
 
-    def evaluate(self, weights: Array, tol: float, least_epochs: int = 0) -> Evaluation:
+    def evaluate(
+        self, weights: Array, tol: float, least_epochs: int = 0, start: Sequence[Array] | None = None
+    ) -> Evaluation:
         """Solve the SVMs to the relative gap `tol`, in so many epochs at least, and price every active kernel.
 
-        With an infinite `tol` the duals stay as they are.
+        They start from the duals of the evaluation before, or from those given; with an infinite `tol` these stay.
         """
+        start = self.duals if start is None else start
         limits = EpochLimits(tol, self._max_epochs, least_epochs)
 
         def solve(k: int) -> tuple[SVMSolution, Array]:
-            solution = self._svms[k].solve(weights, self.duals[k], limits)
+            solution = self._svms[k].solve(weights, start[k], limits)
             return solution, self._forms(k, solution.duals)
 
         solved = self._team.run(solve, range(len(self._svms)))

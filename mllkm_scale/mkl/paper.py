@@ -134,6 +134,11 @@ class PaperState:
     value: float  # the lowest J(beta) so far, from above
     stalled: bool  # J does not fall any more
 
+    @property
+    def feasible_duals(self) -> Array:
+        """Those of the certificate: all samples are in play from the beginning."""
+        return self.duals
+
 
 class PaperMKL:
     """Algorithm 2.

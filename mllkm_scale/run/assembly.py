@@ -51,6 +51,7 @@ def assemble(
         seed=problem.seed,
         params=plain_params(params) | {"C": problem.C},
     )
+    proved = np.concatenate([state.feasible_duals for state in states], axis=1)
     model = Model(
         family=problem.grid.family,
         classes=problem.classes,
@@ -63,7 +64,7 @@ def assemble(
         preprocessor=problem.preprocessor,
         certificate=record,
     )
-    return model, duals
+    return model, proved
 
 
 def plain_params(params: Params) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from mllkm_scale.crew import Crew
 from mllkm_scale.errors import BudgetError, CheckpointError
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import GridFamily, PaperMKL, PaperState
-from mllkm_scale.mkl.sequential import SequentialMKL, Settings, State
+from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.params import Params
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem
@@ -40,6 +41,8 @@ class MachineState(Protocol):
     def weights(self) -> Array: ...
     @property
     def duals(self) -> Array: ...
+    @property
+    def feasible_duals(self) -> Array: ...
 
 
 def make_machine(
@@ -60,7 +63,6 @@ def make_machine(
     inner = InnerMKL(
         problem.data,
         signs,
-        problem.C,
         plan.inner_bytes,
         plan.disk_bytes,
         None if params.scratch_dir is None else Path(params.scratch_dir),

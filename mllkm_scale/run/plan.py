@@ -22,7 +22,7 @@ from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
 from mllkm_scale.kernels.predictors import rows_at_once
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
-from mllkm_scale.mkl.sequential import Settings
+from mllkm_scale.mkl.state import Settings
 from mllkm_scale.params import Params
 from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes, scan_dtype

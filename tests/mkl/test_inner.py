@@ -24,6 +24,7 @@ from mllkm_scale.mkl.forms import (
 )
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.team import Team, one_blas_thread
 
 
@@ -41,18 +42,22 @@ def problem(small_problem):
     return make
 
 
-def solve(inner, kernels, rows, tol):
+def sets_of(kernels, rows, C=2.0):
     n = len(kernels)
-    return inner(kernels, np.full(n, 1.0 / n), rows, [np.zeros(len(r)) for r in rows], tol)
+    return WorkingSets(kernels, np.full(n, 1.0 / n), rows, [np.zeros(len(r)) for r in rows], C)
+
+
+def solve(inner, kernels, rows, tol, C=2.0):
+    return inner(sets_of(kernels, rows, C), tol)
 
 
 @pytest.mark.parametrize("componentwise", [False, True])
 @pytest.mark.parametrize("form", ["features", "tiles"])
 def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monkeypatch, form, componentwise):
     data, signs, kernels, rows = problem(componentwise)
-    exact = solve(InnerMKL(data, signs, 2.0, 10**9), kernels, rows, 1e-7)
-    inner = InnerMKL(data, signs, 2.0, 10**9)
-    sizes = inner.sizes(kernels, rows)
+    exact = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-7)
+    inner = InnerMKL(data, signs, 10**9)
+    sizes = inner.sizes(sets_of(kernels, rows))
     choice = choose_form(sizes, 10**9)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: type(choice)(form, 0, ""))
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
@@ -72,9 +77,9 @@ def in_lean_form(monkeypatch):
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
 def test_the_lean_form_reaches_the_optimum_of_the_dense_one(problem, monkeypatch, name):
     data, signs, kernels, rows = problem(False, name)
-    exact = solve(InnerMKL(data, signs, 2.0, 10**9), kernels, rows, 1e-6)
+    exact = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-6)
     in_lean_form(monkeypatch)
-    inner = InnerMKL(data, signs, 2.0, 10**9)
+    inner = InnerMKL(data, signs, 10**9)
     solution = solve(inner, kernels, rows, 1e-6)
     assert inner.choices == {"lean": 1}
     assert solution.objective.gap <= 1e-6
@@ -84,11 +89,12 @@ def test_the_lean_form_reaches_the_optimum_of_the_dense_one(problem, monkeypatch
 def test_the_lean_form_goes_on_from_a_solution_with_fewer_kernels(problem, monkeypatch):
     data, signs, kernels, rows = problem(False)
     in_lean_form(monkeypatch)
-    inner = InnerMKL(data, signs, 2.0, 10**9)
+    inner = InnerMKL(data, signs, 10**9)
     whole = solve(inner, kernels, rows, 1e-6)
     fewer = solve(inner, kernels.take(np.arange(20)), rows, 1e-6)
-    duals = np.split(fewer.duals, np.cumsum([len(r) for r in rows])[:-1])
-    again = inner(kernels, np.append(fewer.weights, np.zeros(10)), rows, duals, 1e-6)
+    sets = sets_of(kernels, rows)
+    start = replace(sets, weights=np.append(fewer.weights, np.zeros(10)), duals=sets.split(fewer.duals))
+    again = inner(start, 1e-6)
     assert again.objective.gap <= 1e-6
     assert again.objective.primal == pytest.approx(whole.objective.primal, rel=1e-5)
 
@@ -101,7 +107,7 @@ def test_the_number_of_threads_does_not_change_the_bits(problem, monkeypatch, fo
     solutions = []
     for size in (1, 2, 3):
         with one_blas_thread(), Team(size) as team:
-            solutions.append(solve(InnerMKL(data, signs, 2.0, 10**9, team=team), kernels, rows, 1e-4))
+            solutions.append(solve(InnerMKL(data, signs, 10**9, team=team), kernels, rows, 1e-4))
     for solution in solutions[1:]:
         assert np.array_equal(solution.duals, solutions[0].duals)
         assert np.array_equal(solution.weights, solutions[0].weights)
@@ -112,10 +118,10 @@ def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tm
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
     monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)  # whether free samples fit is a matter of the budget
     monkeypatch.setattr("mllkm_scale.mkl.inner.choose_form", lambda *_: type(choose_form(SIZES, 10**9))("tiles", 0, ""))
-    overhead = tile_bytes(InnerMKL(data, signs, 2.0, 0).sizes(kernels, rows))
-    memory = InnerMKL(data, signs, 2.0, overhead + 10**8)
-    disk = InnerMKL(data, signs, 2.0, overhead, disk_bytes=10**8, scratch_dir=tmp_path)
-    nothing = InnerMKL(data, signs, 2.0, overhead)
+    overhead = tile_bytes(InnerMKL(data, signs, 0).sizes(sets_of(kernels, rows)))
+    memory = InnerMKL(data, signs, overhead + 10**8)
+    disk = InnerMKL(data, signs, overhead, disk_bytes=10**8, scratch_dir=tmp_path)
+    nothing = InnerMKL(data, signs, overhead)
     solutions = [solve(inner, kernels, rows, 0.2) for inner in (memory, disk, nothing)]
     assert memory.statistics[0].ram_hits > 0
     assert disk.statistics[0].disk_hits > 0
@@ -188,17 +194,17 @@ def test_of_noisy_data_only_the_free_samples_are_solved_for(monkeypatch, compone
     kernels = family.kernels(X[:20], np.tile([0.1, 0.5], 10))
     kernels = family.kernels(X[:20], np.tile([0.1, 0.5], 10), 1.0 / kernels.diagonals(X).mean(axis=0))
     rows, data = [np.arange(400)], Dataset.from_arrays(X)
-    exact = solve(InnerMKL(data, signs, 0.05, 10**9), kernels, rows, 1e-6)
+    exact = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-6, C=0.05)
     sizes = []
     joint = InnerMKL.solve_free
 
-    def counted(self, kernels, weights, rows, duals, free, tol):
+    def counted(self, sets, weights, duals, free, tol):
         sizes.append(int(free[0].sum()))
-        return joint(self, kernels, weights, rows, duals, free, tol)
+        return joint(self, sets, weights, duals, free, tol)
 
     monkeypatch.setattr(InnerMKL, "solve_free", counted)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice("features", 0, ""))
-    found = solve(InnerMKL(data, signs, 0.05, 10**9), kernels, rows, 1e-4)
+    found = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-4, C=0.05)
     assert found.objective.gap <= 1e-4
     assert exact.objective.dual <= found.objective.primal
     assert found.objective.dual <= exact.objective.primal
@@ -209,14 +215,13 @@ def test_of_noisy_data_only_the_free_samples_are_solved_for(monkeypatch, compone
 @pytest.mark.parametrize("componentwise", [False, True])
 def test_samples_held_at_their_optimal_duals_leave_the_optimum_as_it_is(problem, componentwise):
     data, signs, kernels, rows = problem(componentwise)
-    inner = InnerMKL(data, signs, 2.0, 10**9)
+    inner = InnerMKL(data, signs, 10**9)
     exact = solve(inner, kernels, rows, 1e-8)
-    edges = np.cumsum([len(r) for r in rows])[:-1]
-    duals = np.split(exact.duals.copy(), edges)
+    duals = sets_of(kernels, rows).split(exact.duals.copy())
     free = [(part > 1e-4) & (part < 2.0 - 1e-4) for part in duals]
     duals = [np.where(mask, 1.0, np.round(part / 2.0) * 2.0) for part, mask in zip(duals, free, strict=True)]
     assert any((~mask & (part > 0)).any() for part, mask in zip(duals, free, strict=True))
-    weights = inner.solve_free(kernels, exact.weights, rows, duals, free, 1e-6)
+    weights = inner.solve_free(sets_of(kernels, rows), exact.weights, duals, free, 1e-6)
     signed = [part * signs[r, k] for k, (part, r) in enumerate(zip(duals, rows, strict=True))]
     forms = sum(kernels.quadratic_forms(data.rows(r), mass[:, None]) for r, mass in zip(rows, signed, strict=True))
     dual = sum(part.sum() for part in duals) - 0.5 * forms.max()
@@ -228,8 +233,8 @@ def test_samples_held_at_their_optimal_duals_leave_the_optimum_as_it_is(problem,
 def test_the_arithmetic_bounds_what_the_interior_point_allocates(problem, monkeypatch, form, componentwise):
     data, signs, kernels, rows = problem(componentwise)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice(form, 0, ""))
-    inner = InnerMKL(data, signs, 2.0, 10**9)
-    sizes = inner.sizes(kernels, rows)
+    inner = InnerMKL(data, signs, 10**9)
+    sizes = inner.sizes(sets_of(kernels, rows))
     assert peak_of(inner, kernels, rows) <= (lean_bytes(sizes) if form == "lean" else dense_bytes(sizes))
 
 
@@ -240,8 +245,8 @@ def test_the_lean_form_takes_what_it_says_where_rows_are_long(monkeypatch, dtype
     kernels = Family("gaussian", False, 0.5).kernels(X[:150].astype(float), np.full(150, 1e-3))
     rows = [np.arange(k, 800, step) for k, step in enumerate((1, 2, 3))]
     in_lean_form(monkeypatch)
-    inner = InnerMKL(Dataset.from_arrays(X), signs, 2.0, 10**9)
-    need = lean_bytes(inner.sizes(kernels, rows))
+    inner = InnerMKL(Dataset.from_arrays(X), signs, 10**9)
+    need = lean_bytes(inner.sizes(sets_of(kernels, rows)))
     assert 0.5 * need < peak_of(inner, kernels, rows, 0.5) <= need
 
 
