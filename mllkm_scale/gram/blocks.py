@@ -44,7 +44,6 @@ class GlobalBlock:
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
     term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
-
     """
 
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, held: Held | None = None) -> None:
