@@ -95,7 +95,7 @@ class InnerMKL:
     def interior_point(
         self, choice: Choice, sets: WorkingSets, tol: float, held: Sequence[Held] | None = None, total: float = 0.0
     ) -> Solution:
-        """Weights and duals together, in the dense or the lean form; other samples may be held, with duals of `total`."""
+        """Weights and duals together, in the dense or the lean form; others may be held, with duals of `total`."""
         samples = None if held is None else HeldSamples(total, np.sum([vectors.forms for vectors in held], axis=0))
         make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
         near = sets.weights, np.concatenate(sets.duals)

@@ -111,7 +111,7 @@ class Pricing:
     ) -> Priced:
         """Candidates for the duals of this round, of its own scan and of those before.
 
-        Of all kernels, if need be: in the last stage, where the gap could be small enough, or nothing is left to insert.
+        Of all kernels, if need be: in the last stage, if the gap could be small enough, or nothing is left to insert.
         """
         scans = [scan for scan in (lagging, own) if scan is not None]
         if own is None or not own.complete:

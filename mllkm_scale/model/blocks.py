@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data.checks import require_finite
+from mllkm_scale.errors import DataError
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 __all__ = ["BlockPlan", "Rows", "plan_blocks"]
@@ -42,6 +43,18 @@ class Rows:
     first_row: int = 0
     name: str = "X"
     index: NDArray[Any] | None = None  # which rows these are, counted from the first one; None for all
+
+    @classmethod
+    def of(cls, X: ArrayLike) -> Rows:
+        """All rows of what should be a matrix of real numbers."""
+        if hasattr(X, "toarray"):
+            raise DataError("X is sparse, which is not supported: give a dense array, such as X.toarray()")
+        values = np.asarray(X)
+        if values.ndim != 2:
+            raise DataError(f"X has shape {values.shape}: it must have two axes, one row per sample")
+        if values.dtype.kind not in "fiub":
+            raise DataError(f"X has type {values.dtype}: features must be real numbers; encode text as numbers")
+        return cls(values)
 
     def __len__(self) -> int:
         return len(self.X)

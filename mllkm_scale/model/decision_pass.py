@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mllkm_scale.crew import Crew, Shared
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.model.blocks import Rows
+from mllkm_scale.model.decision import decide
 from mllkm_scale.model.labels import label_codes
 from mllkm_scale.model.model import Model
 
@@ -36,7 +37,7 @@ class PredictionWork:
 
     def __call__(self, units: range) -> tuple[int, Array]:
         model, data = self.model.get(), self.dataset
-        evaluate = Model.decide if self.scores else label_codes
+        evaluate = decide if self.scores else label_codes
         parts = [evaluate(model, Rows(data.chunk(unit), data.bounds(unit)[0], data.name)) for unit in units]
         return data.bounds(units[0])[0], np.concatenate(parts)
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.blocks import Rows, plan_blocks
+from mllkm_scale.model.decision import decide
 
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
@@ -37,7 +38,7 @@ def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[
     """Position among the classes of the label of each row: what `Model.codes` makes of the decision function."""
     machine = model.single_precision
     if machine is None:
-        return model.codes(model.decide(rows, n_jobs))
+        return model.codes(decide(model, rows, n_jobs))
     model.require_features(rows.X.shape[1], rows.name)
     codes, sure = np.empty(len(rows), np.int64), np.empty(len(rows), bool)
 
@@ -50,7 +51,7 @@ def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[
     rows.in_blocks(machine.block_rows, n_jobs, evaluate)
     doubtful = np.flatnonzero(~sure)
     if len(doubtful):
-        codes[doubtful] = model.codes(model.decide(rows.take(doubtful), n_jobs))
+        codes[doubtful] = model.codes(decide(model, rows.take(doubtful), n_jobs))
     return codes
 
 

@@ -10,36 +10,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.preprocessing import Preprocessor
-from mllkm_scale.data.sources import plain_text
-from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.kernels.grid import Family
-from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.additive_form import Form, additive_form
 from mllkm_scale.model.additive_shapes import shape_values
 from mllkm_scale.model.blocks import BlockPlan, Rows, plan_blocks
+from mllkm_scale.model.decision import decide, global_predictors
 from mllkm_scale.model.labels import SinglePrecision, label_codes, single_precision
-from mllkm_scale.model.record import ModelRecord
+from mllkm_scale.model.parts import ModelParts
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.additive import AdditiveModel
+    from mllkm_scale.model.direct import DirectModel
 
-__all__ = ["DirectModel", "Model"]
+__all__ = ["Model"]
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+class Model(ModelParts):
     """A trained machine with s kernels over d features, for K = 1 machine (two classes) or one a class.
 
     Attributes
@@ -59,6 +53,9 @@ class Model:
 
     Examples
     --------
+    >>> from mllkm_scale.data import Preprocessor
+    >>> from mllkm_scale.kernels.grid import Family
+    >>> from mllkm_scale.model import ModelRecord
     >>> data = Dataset.from_arrays([[0.0], [1.0]], ["no", "yes"])
     >>> model = Model(
     ...     family=Family("linear"), classes=["no", "yes"], anchors=[[0.5]], gammas=[0.5], kernel_scale=[1.0],
@@ -70,42 +67,6 @@ class Model:
     >>> model.predict([[1.5], [-0.5]]).tolist()
     ['yes', 'no']
     """
-
-    family: Family
-    classes: Array
-    anchors: Array
-    gammas: Array
-    kernel_scale: Array
-    weights: Array
-    coef: Array
-    local_coef: Array
-    preprocessor: Preprocessor
-    certificate: ModelRecord
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "classes", _class_labels(self.classes))
-        # C order throughout: a product has other bits if a factor lies in memory otherwise.
-        for name in ("anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef"):
-            values = np.asarray(getattr(self, name))
-            if values.dtype.kind not in "fiu":
-                raise ParameterError(f"{name} has type {values.dtype}: give real numbers")
-            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
-        self._require_agreement()
-
-    @property
-    def n_kernels(self) -> int:
-        """s, the number of kernels."""
-        return len(self.gammas)
-
-    @property
-    def n_machines(self) -> int:
-        """K: 1 for two classes, otherwise one a class."""
-        return 1 if len(self.classes) == 2 else len(self.classes)
-
-    @property
-    def n_features_in(self) -> int:
-        """Features of a row as it is given."""
-        return self.preprocessor.n_features_in
 
     @property
     def form(self) -> Form:
@@ -131,6 +92,8 @@ class Model:
         >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().form.reason
         (['near'], 'the direct form was asked for')
         """
+        from mllkm_scale.model.direct import DirectModel
+
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
@@ -153,6 +116,7 @@ class Model:
 
         Examples
         --------
+        >>> import numpy as np
         >>> from mllkm_scale import MLLKMClassifier
         >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
         >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
@@ -161,7 +125,7 @@ class Model:
         >>> bool(np.allclose(sum(parts), model.decision_function(X)))
         True
         """
-        return self._flat(shape_values(self, feature, grid))
+        return self.flat(shape_values(self, feature, grid))
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
@@ -186,7 +150,7 @@ class Model:
         DataError
             If X has another number of columns, or NaN or infinity, of which row and column are named.
         """
-        return self.decide(Rows(_as_matrix(X)), n_jobs)
+        return decide(self, Rows.of(X), n_jobs)
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The label of every row, shape (n,), as `decision_function` decides.
@@ -194,33 +158,20 @@ class Model:
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
-        labels: Array = self.classes[label_codes(self, Rows(_as_matrix(X)), n_jobs)]
+        labels: Array = self.classes[label_codes(self, Rows.of(X), n_jobs)]
         return labels
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
-            yield start, self.decide(Rows(chunk, start, dataset.name), n_jobs)
+            yield start, decide(self, Rows(chunk, start, dataset.name), n_jobs)
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
             yield start, self.classes[label_codes(self, Rows(chunk, start, dataset.name), n_jobs)]
-
-    def codes(self, scores: Array) -> NDArray[np.int64]:
-        """Position among the classes that each row of a decision function decides for."""
-        chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return chosen.astype(np.int64)
-
-    def require_features(self, n_features: int, name: str) -> None:
-        """Refuse data of another width than the model was trained with."""
-        if n_features != self.n_features_in:
-            raise DataError(
-                f"{name} has {n_features} features per row, but the model was trained with"
-                f" {self.n_features_in}: give the same features in the same order"
-            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file; see `save_model`."""
@@ -235,125 +186,12 @@ class Model:
 
         return load_model(path)
 
-    def _flat(self, scores: Array) -> Array:
-        return scores[:, 0] if self.n_machines == 1 else scores
-
-    def decide(self, rows: Rows, n_jobs: int | None = None) -> Array:
-        """The decision function of rows that are checked as they are evaluated."""
-        self.require_features(rows.X.shape[1], rows.name)
-        tables = self.form.tables
-        F = np.empty((len(rows), self.n_machines))
-
-        def evaluate(at: slice, block: Array) -> None:
-            F[at] = self._decide(block, tables)[: at.stop - at.start]
-
-        rows.in_blocks(self.blocks.rows, n_jobs, evaluate)
-        broken = np.flatnonzero(~np.isfinite(F).all(axis=1))
-        if len(broken):
-            raise DataError(
-                f"{rows.name} has values too large to compute with at row {rows.number(broken[0])} (0-based):"
-                " give them in the units of the training data"
-            )
-        return self._flat(F)
-
-    def _decide(self, block: Array, tables: AdditiveModel | None) -> Array:
-        # Overflow ends as a value that is not finite, whose row is named.
-        with np.errstate(over="ignore", invalid="ignore"):
-            Z = self.preprocessor.transform(block, np.float64)
-            if tables is not None:
-                return tables.decide(Z)
-            if not self.family.componentwise:
-                return sum((part.decide(Z) for part in self._predictors), np.zeros((len(block), self.n_machines)))
-            F = np.zeros((len(block), self.n_machines))
-            for group in self._groups:
-                kernels = self.family.kernels(self.anchors[group], self.gammas[group])
-                F += kernels.decide(Z, self.coef[:, group], self.local_coef[:, group])
-        return F
-
-    @property
-    def _groups(self) -> list[slice]:
-        """Kernels that are evaluated at a time."""
-        return [slice(i, i + self.blocks.kernels) for i in range(0, self.n_kernels, self.blocks.kernels)]
-
     @cached_property
-    def _predictors(self) -> list[GlobalPredictors]:
-        """The groups of global kernels, laid out for evaluation."""
-        map, coef, local_coef = self.family.map, self.coef, self.local_coef
-        return [
-            GlobalPredictors.of(map, self.anchors[g], self.gammas[g], coef[:, g], local_coef[:, g])
-            for g in self._groups
-        ]
+    def predictors(self) -> list[GlobalPredictors]:
+        """Global kernels, laid out for evaluation."""
+        return global_predictors(self)
 
     @cached_property
     def single_precision(self) -> SinglePrecision | None:
         """The machine in single precision with a bound on its error, for the kernels that have one."""
         return single_precision(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was made of them is made again where it is needed."""
-        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
-
-    def _require_agreement(self) -> None:
-        family = self.family
-        check_map(family.map)
-        if not 0 <= family.local_bias < np.inf:
-            raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
-        s, d = self.gammas.size, self.preprocessor.n_features_out
-        K = self.n_machines
-        needed = {
-            "anchors": (s, d),
-            "gammas": (s,),
-            "kernel_scale": (s,),
-            "weights": (K, s) if self.weights.ndim == 2 else (s,),
-            "coef": (K, s, d),
-            "local_coef": (K, s),
-        }
-        for name, shape in needed.items():
-            values = getattr(self, name)
-            if values.shape != shape or not values.size:
-                raise ParameterError(
-                    f"{name} has shape {values.shape}, but {len(self.classes)} classes, {s} kernels and {d}"
-                    f" features need {shape}: give arrays that agree"
-                )
-            if not np.isfinite(values).all():
-                raise ParameterError(f"{name} holds NaN or infinity: give finite numbers")
-            if name in ("gammas", "kernel_scale", "weights") and values.min() < 0:
-                raise ParameterError(f"{name} holds {values.min()}: give numbers that are not negative")
-
-
-class DirectModel(Model):
-    """A model that is always evaluated kernel by kernel; saved, it is the file of the model, and loads as one."""
-
-    @property
-    def form(self) -> Form:
-        return Form(None, "the direct form was asked for")
-
-    def direct(self) -> DirectModel:
-        return self
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> DirectModel:
-        """Read a model file for the direct form; workers that are sent this model do."""
-        return Model.load(path).direct()
-
-
-def _class_labels(classes: ArrayLike) -> Array:
-    labels = np.ascontiguousarray(plain_text(np.asarray(classes), "classes"))
-    if labels.ndim != 1 or labels.dtype.kind not in "biufU" or len(labels) < 2:
-        raise ParameterError(
-            f"classes have shape {labels.shape} and type {labels.dtype}: give at least two numbers or texts"
-        )
-    if not (labels[:-1] < labels[1:]).all():
-        raise ParameterError("classes are not in ascending order, each once: sort them, as encode_labels does")
-    return labels
-
-
-def _as_matrix(X: ArrayLike) -> Array:
-    if hasattr(X, "toarray"):
-        raise DataError("X is sparse, which is not supported: give a dense array, such as X.toarray()")
-    values = np.asarray(X)
-    if values.ndim != 2:
-        raise DataError(f"X has shape {values.shape}: it must have two axes, one row per sample")
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"X has type {values.dtype}: features must be real numbers; encode text as numbers")
-    return values

@@ -17,6 +17,7 @@ from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.blocks import Rows
+from mllkm_scale.model.decision import decide
 from mllkm_scale.model.decision_pass import decision_pass
 from mllkm_scale.model.evaluation import Evaluation, evaluate
 from mllkm_scale.model.files import model_checksum
@@ -143,7 +144,7 @@ def _pass(
 ) -> Iterator[Iterator[tuple[int, NDArray[Any]]]]:
     """First rows, and labels or decision functions, by threads here or by the workers of a client."""
     if client is None:
-        evaluate = Model.decide if scores else label_codes
+        evaluate = decide if scores else label_codes
         yield ((start, evaluate(model, Rows(X, start, dataset.name), n_jobs)) for start, X in dataset.chunks())
         return
     from mllkm_scale.cluster.enlist import enlisted

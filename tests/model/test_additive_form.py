@@ -23,7 +23,7 @@ from mllkm_scale.model import Model, evaluate, load_model, model_checksum, predi
 from mllkm_scale.model import additive_form as forms
 from mllkm_scale.model.additive import AdditiveModel, compile_additive
 from mllkm_scale.model.additive_form import MIN_KERNELS
-from mllkm_scale.model.model import DirectModel
+from mllkm_scale.model.direct import DirectModel
 
 
 @pytest.fixture(params=MAPS)

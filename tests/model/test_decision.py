@@ -6,17 +6,13 @@ import math
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mllkm_scale.data import Dataset
-from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.kernels.grid import Family
+from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.model import ModelRecord
-from mllkm_scale.model.blocks import plan_blocks
 
 
 def bump(map, distance, gamma):
@@ -150,15 +146,6 @@ def test_kernels_taken_in_groups_add_up_and_bound_the_memory(make_model, compone
     assert peak_bytes < model.blocks.block_bytes + 500_000
 
 
-@pytest.mark.parametrize("componentwise", [False, True])
-@pytest.mark.parametrize("n_kernels", [1, 300, 10**5, 10**7])
-@pytest.mark.parametrize("n_features", [1, 50, 784])
-def test_a_block_stays_below_64_megabytes(n_kernels, n_features, componentwise):
-    plan = plan_blocks(n_kernels, n_features, n_features, componentwise)
-    assert plan.block_bytes < 64 << 20
-    assert plan.rows in (16, 32, 64, 128, 256)
-
-
 def test_another_number_of_columns_is_refused_with_both_numbers(make_model):
     with pytest.raises(DataError, match="X has 5 features per row, but the model was trained with 4"):
         make_model().predict(np.zeros((2, 5)))
@@ -193,39 +180,6 @@ def test_what_is_no_matrix_of_numbers_is_refused(make_model, X):
 def test_no_rows_give_no_labels(make_model):
     assert make_model().predict(np.zeros((0, 4))).shape == (0,)
     assert make_model(classes=(1, 2, 3)).decision_function(np.zeros((0, 4))).shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"anchors": np.zeros((7, 3))},
-            r"anchors has shape \(7, 3\), but 2 classes, 7 kernels and 4 features",
-        ),
-        ({"coef": np.zeros((2, 7, 4))}, r"need \(1, 7, 4\)"),
-        ({"local_coef": np.zeros(7)}, r"local_coef has shape \(7,\)"),
-        ({"weights": np.zeros((2, 7))}, r"weights has shape \(2, 7\)"),
-        ({"kernel_scale": np.zeros(6)}, r"kernel_scale has shape \(6,\)"),
-        ({"weights": np.full(7, np.nan)}, "weights holds NaN or infinity"),
-        ({"gammas": np.full(7, -1.0)}, "gammas holds -1.0"),
-        ({"classes": np.array([1, 0])}, "not in ascending order"),
-        ({"classes": np.array([0, 0])}, "not in ascending order"),
-        ({"classes": np.array([3])}, "at least two"),
-        ({"family": Family("round")}, "map='round' is not known"),  # type: ignore[arg-type]
-        ({"family": Family("linear", local_bias=-1.0)}, "local_bias is -1.0"),
-    ],
-)
-def test_arrays_that_do_not_agree_are_refused(make_model, changes, message):
-    with pytest.raises(ParameterError, match=message):
-        replace(make_model(), **changes)
-
-
-def test_a_record_holds_what_json_holds():
-    record = ModelRecord(np.float32(2), 1, 0.5, 0.1, "x", np.int64(3), 4, None, params={"a": (np.int64(1), 2)})
-    assert record.params == {"a": [1, 2]}
-    assert isinstance(record.n_open, int)
-    with pytest.raises(ParameterError, match="a set, which JSON cannot hold"):
-        replace(record, params={"a": {1}})
 
 
 def test_the_folder_does_not_import_scikit_learn():

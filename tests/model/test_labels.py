@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mllkm_scale import MLLKMClassifier
 from mllkm_scale.model.blocks import Rows
+from mllkm_scale.model.decision import decide
 from mllkm_scale.model.labels import label_codes
 
 
@@ -33,7 +34,7 @@ def test_the_error_is_far_below_its_bound(make_problem, n_kernels, n_features, n
     model, X = problem.model, problem.raw
     moved = type(model)(**{**vars(model).copy(), "anchors": model.anchors + far})
     F, bound = moved.single_precision.decide(X + far)
-    exact = moved.decide(Rows(X + far)).reshape(F.shape)
+    exact = decide(moved, Rows(X + far)).reshape(F.shape)
     assert (np.abs(F - exact).max(axis=1) <= 0.25 * bound + 1e-12 * np.abs(exact).max()).all()
 
 
@@ -41,10 +42,12 @@ def test_rows_in_doubt_are_evaluated_in_double_precision(make_model, monkeypatch
     model = make_model(classes=(1, 2, 3))
     X = np.random.default_rng(0).normal(size=(200, 4))
     asked = []
-    decide = type(model).decide
-    monkeypatch.setattr(
-        type(model), "decide", lambda self, rows, n_jobs=None: asked.append(len(rows)) or decide(self, rows)
-    )
+
+    def counted(model, rows, n_jobs):
+        asked.append(len(rows))
+        return decide(model, rows, n_jobs)
+
+    monkeypatch.setattr("mllkm_scale.model.labels.decide", counted)
     expected = label_codes(model, Rows(X))
     few = sum(asked)
     assert few < 20

@@ -1,0 +1,120 @@
+"""What a model consists of: labels in order, arrays whose sizes agree, and how its data were prepared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.sources import plain_text
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.record import ModelRecord
+
+__all__ = ["ModelParts"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelParts:
+    """The fields of a model, as `Model` describes them; refused if they do not agree."""
+
+    family: Family
+    classes: Array
+    anchors: Array
+    gammas: Array
+    kernel_scale: Array
+    weights: Array
+    coef: Array
+    local_coef: Array
+    preprocessor: Preprocessor
+    certificate: ModelRecord
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", _class_labels(self.classes))
+        # C order throughout: a product has other bits if a factor lies in memory otherwise.
+        for name in ("anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef"):
+            values = np.asarray(getattr(self, name))
+            if values.dtype.kind not in "fiu":
+                raise ParameterError(f"{name} has type {values.dtype}: give real numbers")
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
+        self._require_agreement()
+
+    @property
+    def n_kernels(self) -> int:
+        """s, the number of kernels."""
+        return len(self.gammas)
+
+    @property
+    def n_machines(self) -> int:
+        """K: 1 for two classes, otherwise one a class."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    @property
+    def n_features_in(self) -> int:
+        """Features of a row as it is given."""
+        return self.preprocessor.n_features_in
+
+    def codes(self, scores: Array) -> NDArray[np.int64]:
+        """Position among the classes that each row of a decision function decides for."""
+        chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return chosen.astype(np.int64)
+
+    def require_features(self, n_features: int, name: str) -> None:
+        """Refuse data of another width than the model was trained with."""
+        if n_features != self.n_features_in:
+            raise DataError(
+                f"{name} has {n_features} features per row, but the model was trained with"
+                f" {self.n_features_in}: give the same features in the same order"
+            )
+
+    def flat(self, scores: Array) -> Array:
+        """Values (n, K) as they are given out: (n,) for two classes."""
+        return scores[:, 0] if self.n_machines == 1 else scores
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what was made of them is made again where it is needed."""
+        return {spec.name: getattr(self, spec.name) for spec in fields(self)}
+
+    def _require_agreement(self) -> None:
+        family = self.family
+        check_map(family.map)
+        if not 0 <= family.local_bias < np.inf:
+            raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
+        s, d = self.gammas.size, self.preprocessor.n_features_out
+        K = self.n_machines
+        needed = {
+            "anchors": (s, d),
+            "gammas": (s,),
+            "kernel_scale": (s,),
+            "weights": (K, s) if self.weights.ndim == 2 else (s,),
+            "coef": (K, s, d),
+            "local_coef": (K, s),
+        }
+        for name, shape in needed.items():
+            values = getattr(self, name)
+            if values.shape != shape or not values.size:
+                raise ParameterError(
+                    f"{name} has shape {values.shape}, but {len(self.classes)} classes, {s} kernels and {d}"
+                    f" features need {shape}: give arrays that agree"
+                )
+            if not np.isfinite(values).all():
+                raise ParameterError(f"{name} holds NaN or infinity: give finite numbers")
+            if name in ("gammas", "kernel_scale", "weights") and values.min() < 0:
+                raise ParameterError(f"{name} holds {values.min()}: give numbers that are not negative")
+
+
+def _class_labels(classes: ArrayLike) -> Array:
+    labels = np.ascontiguousarray(plain_text(np.asarray(classes), "classes"))
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU" or len(labels) < 2:
+        raise ParameterError(
+            f"classes have shape {labels.shape} and type {labels.dtype}: give at least two numbers or texts"
+        )
+    if not (labels[:-1] < labels[1:]).all():
+        raise ParameterError("classes are not in ascending order, each once: sort them, as encode_labels does")
+    return labels

@@ -1,0 +1,79 @@
+"""The sizes of a problem, of which the plan is a function: of the data set, and of what the parameters make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.maps import MapName, check_map
+from mllkm_scale.params import Params
+from mllkm_scale.scan.work import scan_dtype
+from mllkm_scale.team import n_threads
+
+__all__ = ["Sizes", "sizes_of"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the plan is a function of."""
+
+    n_rows: int
+    n_features_in: int
+    n_features: int  # after projection
+    itemsize: int  # of the prepared data
+    n_outputs: int  # K: columns of signs and duals
+    n_anchors: int
+    n_gammas: int
+    componentwise: bool
+    threads: int
+    read_bytes: int = 0  # that reading a chunk takes beside the chunk
+    projected: bool = False  # whether principal components are taken
+    map: MapName = "gaussian"
+    scan_itemsize: int = 4  # of the support as it is scanned
+
+
+def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
+    """Sizes of the problem that these parameters make of the data set."""
+    d = dataset.n_features
+    components = params.n_components
+    if components is None or isinstance(components, float | np.floating):
+        n_features = d  # a share of variance may keep all of them
+    else:
+        n_features = int(components)
+        if not 1 <= n_features <= d:
+            raise ParameterError(f"n_components={components}: give a whole number from 1 to {d}, or a share below 1")
+    shared = params.multi_class == "shared" and n_classes > 2
+    return Sizes(
+        n_rows=dataset.n_rows,
+        n_features_in=d,
+        n_features=n_features,
+        itemsize=dataset.work_dtype.itemsize,
+        n_outputs=n_classes if shared else 1,
+        n_anchors=_n_anchors(params.anchors, dataset.n_rows),
+        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        componentwise=params.componentwise,
+        threads=n_threads(params.n_jobs),
+        read_bytes=dataset.buffer_bytes,
+        projected=components is not None,
+        map=check_map(params.map),
+        scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
+    )
+
+
+def _n_anchors(anchors: Any, n_rows: int) -> int:
+    if isinstance(anchors, str):
+        if anchors == "all":
+            return n_rows
+        kind, _, count = anchors.partition(":")
+        if kind != "kmeans" or not count.isdigit() or int(count) < 1:
+            raise ParameterError(f"anchors={anchors!r}: give 'all', a number, 'kmeans:N' or an array")
+        return min(int(count), n_rows)
+    if isinstance(anchors, int | np.integer) and not isinstance(anchors, bool):
+        if anchors < 1:
+            raise ParameterError(f"anchors={anchors!r}: at least one anchor is needed")
+        return min(int(anchors), n_rows)
+    return len(np.atleast_2d(np.asarray(anchors)))

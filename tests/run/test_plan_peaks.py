@@ -1,0 +1,73 @@
+"""The plan bounds what a training really takes: its peak is measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mllkm_scale.run.plan import BASE_BYTES
+
+TINY = """
+import json, sys
+import h5py
+import numpy as np
+from mllkm_scale import Dataset, train
+with h5py.File(sys.argv[1], "w") as file:
+    file["X"], file["y"] = np.random.default_rng(0).normal(size=(50, 4)), np.arange(50) % 2
+with Dataset.open(sys.argv[1]) as dataset:
+    result = train(dataset, componentwise=sys.argv[2] == "component-wise")
+print(json.dumps([result.peak_bytes, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+@pytest.mark.parametrize("family", ["global", "component-wise"])
+def test_a_training_from_hdf5_loads_no_more_than_the_plan_counts(tmp_path, family):
+    command = [sys.executable, "-c", TINY, str(tmp_path / "tiny.h5"), family]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    peak, modules = json.loads(done.stdout)
+    assert not {"dask", "distributed", "pandas", "rich", "sklearn", "zarr"} & set(modules)
+    assert peak <= BASE_BYTES
+
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from mllkm_scale import Dataset, train
+budget, folder, source = sys.argv[1:]
+with np.load(source) as arrays:
+    dataset = Dataset.from_arrays(arrays["X"], arrays["y"])
+result = train(dataset, memory_budget=budget, scratch_dir=folder, tol=0.05)
+print(json.dumps([result.status, result.peak_bytes, result.plan.budget_bytes]))
+"""
+
+ESTIMATOR = """
+import json, sys
+import numpy as np
+from mllkm_scale import MLLKMClassifier
+budget, folder, source = sys.argv[1:]
+with np.load(source) as arrays:
+    X, y = arrays["X"], arrays["y"]
+machine = MLLKMClassifier(memory_budget=budget, scratch_dir=folder, tol=0.05).fit(X, y)
+print(json.dumps([machine.status_, machine.peak_bytes_, machine.plan_.budget_bytes]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "budget"),
+    [(SCRIPT, "400MB"), (SCRIPT, "600MB"), (SCRIPT, "1GB"), (ESTIMATOR, "510MB"), (ESTIMATOR, "1GB")],
+    ids=["400MB", "600MB", "1GB", "estimator, 510MB", "estimator, 1GB"],
+)
+def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, real_data, script, budget):
+    X, y = real_data("digits")
+    X = np.concatenate([X, X[:, ::-1], np.roll(X, 3, axis=1)], axis=1)
+    np.savez(tmp_path / "train.npz", X=X, y=y)
+    command = [sys.executable, "-c", script, budget, str(tmp_path / "scratch"), str(tmp_path / "train.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    status, peak, allowed = json.loads(done.stdout)
+    assert status == "converged"
+    assert peak <= allowed
+    assert list((tmp_path / "scratch").iterdir()) == []
