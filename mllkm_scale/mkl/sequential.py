@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from mllkm_scale.crew import Crew
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.kernels.picked_rows import Rows, pick
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.margins import decide_all
@@ -96,7 +97,7 @@ class State:
 class _Seen:
     """What a round sees of its solution when it looks at all samples and at the active kernels."""
 
-    support: Array  # rows of the samples with a nonzero dual in some class
+    support: Rows  # of the samples with a nonzero dual in some class
     signed_duals: Array  # a = alpha y of these samples (n_sv, K)
     margins: Array  # y f(x) of all samples (n, K)
     primal: float
@@ -223,10 +224,10 @@ class SequentialMKL:
             state = replace(state, active=first, weights=np.zeros(1))
         return state
 
-    def support_of(self, state: State) -> tuple[Array, Array]:
+    def support_of(self, state: State) -> tuple[Rows, Array]:
         """Rows of the samples with a nonzero dual in some class, and their signed duals."""
         rows = np.flatnonzero(state.duals.any(axis=1))
-        return self.data.rows(rows), state.duals[rows] * self.signs[rows]
+        return pick(self.data, rows, self.scanner.support_bytes), state.duals[rows] * self.signs[rows]
 
     def begin_scan(self, state: State, share: Share = ALL) -> Scan:
         """A scan of all kernels, or of a share, with the duals of this state."""

@@ -44,6 +44,7 @@ WORKER_BASE_BYTES = 320_000_000
 _PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
 
 _LEAST_STORE_BYTES = 24_000_000
+_LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
 _EXPECTED_KERNELS = 500
 
 
@@ -80,11 +81,16 @@ class Plan:
 
     def worker_rows(self, threads: int = 1) -> tuple[tuple[str, int, str], ...]:
         """What a dask worker with so many threads holds, should there be one."""
-        return _worker_rows(self.sizes, threads)
+        return _worker_rows(self.sizes, threads, self.support_bytes)
 
     def worker_bytes(self, threads: int = 1) -> int:
         """What a dask worker with so many threads needs."""
         return sum(size for _, size, _ in self.worker_rows(threads))
+
+    @property
+    def support_bytes(self) -> int:
+        """The most that rows of support vectors take in memory; if they are more, runs of them are read from disk."""
+        return _support_bytes(self.sizes, self.inner_bytes)
 
     @property
     def inner(self) -> str:
@@ -107,6 +113,7 @@ class Plan:
             "inner": self.inner,
             "reason": self.reason,
             "inner_bytes": self.inner_bytes,
+            "support_bytes": self.support_bytes,
             "disk_bytes": self.disk_bytes,
             "prepared_data": "memory" if self.in_memory else "disk",
             "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
@@ -220,7 +227,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     inner_bytes = int((budget_bytes - used) / 1.1)
     disk_bytes = _disk_quota(scratch_dir, budget_bytes)
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
-    scan = format_bytes(_scan_bytes(sizes, sizes.threads))
+    scan = format_bytes(_scan_bytes(sizes, sizes.threads, _support_bytes(sizes, inner_bytes)))
     expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
@@ -256,12 +263,16 @@ def _n_support(sizes: Sizes) -> int:
     return min(sizes.n_rows, 400 + sizes.n_rows // 2)
 
 
-def _scan_bytes(sizes: Sizes, threads: int) -> int:
-    """The largest of what the passes take in turn, beside the rows of the support that a round keeps."""
+def _scan_bytes(sizes: Sizes, threads: int, support_bytes: int = _LEAST_SUPPORT_BYTES) -> int:
+    """The largest of what the passes take in turn, beside the support that a round keeps.
+
+    Rows of the support take `support_bytes` at most, but for the tables of component-wise kernels all are needed.
+    """
     n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
-    kept = n_support * (d * sizes.itemsize + K * 16)
-    gathered = n_support * d * sizes.itemsize
+    gathered = min(n_support * d * sizes.itemsize, support_bytes)
+    kept = gathered + n_support * (K * 16 + 8)
     scanned = n_support * d * sizes.scan_itemsize
+    scanned = scanned if sizes.componentwise else min(scanned, support_bytes)
     passes = max(
         gathered + scanned,
         scanned + _block_bytes(sizes, threads),
@@ -270,6 +281,11 @@ def _scan_bytes(sizes: Sizes, threads: int) -> int:
         _deciding_bytes(sizes, threads),
     )
     return max(kept + passes, _normalising_bytes(sizes, threads))
+
+
+def _support_bytes(sizes: Sizes, inner_bytes: int) -> int:
+    """A third of what the scan leaves: there are rows of the round, rows gathered for a scan, and rows scanned."""
+    return max(_LEAST_SUPPORT_BYTES, (inner_bytes - _scan_bytes(sizes, sizes.threads, 0)) // 3)
 
 
 def _evaluating_bytes(sizes: Sizes) -> int:
@@ -321,10 +337,11 @@ def _block_bytes(sizes: Sizes, threads: int) -> int:
     return tables + threads * component_block_bytes(d, K, sizes.n_gammas)
 
 
-def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
+def _worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[str, int, str], ...]:
     """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
     n_support, d, K = _n_support(sizes), sizes.n_features, sizes.n_outputs
     kernels = _n_kernels(sizes)
+    rows_bytes = n_support * 2 * d * 8 if sizes.componentwise else min(n_support * 2 * d * 8, 2 * support_bytes)
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = max(
@@ -337,7 +354,7 @@ def _worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]
         ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
-        ("support", n_support * (2 * d + K) * 8, f"at most {n_support} support vectors"),
+        ("support", rows_bytes + n_support * K * 8, f"at most {n_support} support vectors"),
         ("reference rows and local predictors", reference + _coefficient_bytes(sizes), f"{kernels} kernels"),
         ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
     ]

@@ -37,9 +37,7 @@ _P1, _P2, _P3 = np.float32(6.93147203e-01), np.float32(2.40226479e-01), np.float
 _P4, _P5, _P6 = np.float32(9.61843737e-03), np.float32(1.33988750e-03), np.float32(1.53533602e-04)
 
 
-def distances(
-    map: MapName, X: Array, anchors: Array, squares: Array | None = None, out: Array | None = None
-) -> Array:
+def distances(map: MapName, X: Array, anchors: Array, squares: Array | None = None, out: Array | None = None) -> Array:
     """What the map is a function of, (rows of X, anchors): t for `exponential` and `linear`, t^2 for the others.
 
     As in `squared_distances`, what is within the rounding of |x|^2 + |c|^2 is zero. `squares` are |x|^2, if known.
@@ -70,7 +68,7 @@ def bumps_of_gammas(
 
 @lru_cache(maxsize=64)
 def _ways(gammas: bytes) -> tuple[Array, Array, Array, Array]:
-    """How the bumps of each gamma are made: factors of t; in which order; of which other's, or -1; how often squared."""
+    """How bumps are made of each gamma: factors of t, the order, of which other's bumps (or -1), how often squared."""
     values = np.frombuffer(gammas)
     order = np.argsort(values, kind="stable")
     sources, squarings = np.full(len(values), -1), np.zeros(len(values), int)

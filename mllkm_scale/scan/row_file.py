@@ -37,7 +37,7 @@ class RowFile:
 
     def read(self, i: int, out: Array) -> Array:
         """Run `i`, into an array of its shape."""
-        raw = memoryview(out).cast("B")
+        raw = _bytes_of(out)
         try:
             with self.path.open("rb", buffering=0) as file:
                 file.seek(i * self.run_rows * self.shape[1] * self.dtype.itemsize)
@@ -64,6 +64,10 @@ class RowFile:
     def of(cls, header: Mapping[str, Any], checksums: Array) -> Self:
         n, d = header["shape"]
         return cls(Path(header["path"]), (n, d), np.dtype(header["dtype"]), header["run_rows"], checksums)
+
+
+def _bytes_of(rows: Array) -> memoryview:
+    return rows.reshape(-1).view(np.uint8).data
 
 
 def new_file(folder: Path, stem: str) -> Path:
@@ -94,7 +98,7 @@ def write_rows(
             )
         with path.open("wb", buffering=0) as file:
             for run in runs:
-                raw = memoryview(run).cast("B")
+                raw = _bytes_of(run)
                 checksums.append(zlib.crc32(raw))
                 while len(raw):
                     raw = raw[file.write(raw) :]

@@ -133,6 +133,7 @@ class Scan:
             gammas=grid.gammas,
             scales=self.scanner.scales,
             support=self._support,
+            files=() if self._file is None else (self._file,),
             blocks=blocks,
             at_once=at_once,
             count=self.count,
@@ -148,9 +149,9 @@ class Scan:
         return self._result
 
     def _finish(self) -> ScanResult:
-        under_way = self._pass or self._begin()
         best = Best.none()
         try:
+            under_way = self._pass or self._begin()
             for part in under_way:
                 best = best.joined(part, self.count)
         finally:

@@ -99,9 +99,7 @@ class Support:
     origin: Array
 
     @classmethod
-    def of(
-        cls, X: Rows, signed_duals: Array, dtype: np.dtype[Any], file: Path | None = None
-    ) -> Support:
+    def of(cls, X: Rows, signed_duals: Array, dtype: np.dtype[Any], file: Path | None = None) -> Support:
         """Rows in memory, or in `file`; X is read in runs, and need not be in memory."""
         n = len(X)
         runs = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]

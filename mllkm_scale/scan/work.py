@@ -108,13 +108,14 @@ class Scales(PlainArrays):
 
 @dataclass(frozen=True)
 class ScanWork:
-    """The `count` best kernels of blocks of anchors; a unit is `at_once` blocks, which walk over the support together."""
+    """The `count` best kernels of blocks of anchors; the `at_once` blocks of a unit share a walk over the support."""
 
     family: Family
     anchors: RowSource
     gammas: Array
     scales: Shared[Scales]
     support: Shared[Support]
+    files: tuple[Path, ...]  # of its rows, if they are not in memory
     blocks: BlockGrid
     at_once: int
     count: int
@@ -122,7 +123,7 @@ class ScanWork:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return self.anchors.paths + self.scales.paths + self.support.paths
+        return self.anchors.paths + self.scales.paths + self.support.paths + self.files
 
     def __call__(self, units: range) -> Best:
         support, scales = self.support.get(), self.scales.get().values

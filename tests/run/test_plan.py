@@ -62,7 +62,7 @@ def test_a_larger_budget_never_leaves_less_for_the_inner_problem():
 
 def test_data_that_does_not_fit_is_prepared_on_disk():
     problem = Sizes(2_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
-    assert not plan_for(problem, 3 * 10**9).in_memory
+    assert not plan_for(problem, 2 * 10**9).in_memory
     assert plan_for(problem, 12 * 10**9).in_memory
 
 
@@ -159,3 +159,44 @@ def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, real_
     assert status == "converged"
     assert peak <= allowed
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+LARGE = """
+import json, sys
+import h5py
+import numpy as np
+from mllkm_scale import Dataset, train
+path, folder = sys.argv[1:]
+n, d, step = 560_000, 200, 8_000
+rng = np.random.default_rng(0)
+with h5py.File(path, "w") as file:
+    X = file.create_dataset("X", (n, d), np.float32)
+    file["y"] = y = rng.integers(2, size=n)
+    for start in range(0, n, step):
+        X[start : start + step] = rng.normal(size=(step, d)) + 0.1 * y[start : start + step, None]
+with Dataset.open(path) as dataset:
+    size = dataset.n_rows * dataset.n_features * 4
+    result = train(
+        dataset, memory_budget="420MB", scratch_dir=folder, n_components=None, anchors=40, max_rounds=2, tol=0.05
+    )
+print(json.dumps([size, result.peak_bytes, result.plan.budget_bytes, result.plan.in_memory]))
+"""
+
+
+def test_data_larger_than_the_budget_are_trained_on_within_it(tmp_path):
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "train.h5"), str(tmp_path / "scratch")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    size, peak, allowed, in_memory = json.loads(done.stdout)
+    assert not in_memory
+    assert peak <= allowed < size
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_many_support_vectors_do_not_raise_the_least_budget_but_are_held_in_a_larger_one():
+    problem = Sizes(4_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
+    support_bytes = 4 * 100 * problem.n_rows // 2
+    tight, wide = plan_for(problem, 10**9), plan_for(problem, 10**10)
+    assert tight.support_bytes < support_bytes < wide.support_bytes
+    assert scan_bytes(tight) <= tight.inner_bytes
+    assert tight.worker_bytes() < wide.worker_bytes()
