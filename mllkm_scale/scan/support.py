@@ -26,14 +26,22 @@ from mllkm_scale.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from mllkm_scale.scan.component import ComponentSums
 
-__all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart"]
+__all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart", "part_rows"]
 
 Array = NDArray[Any]
 
 _making = threading.Lock()
 _WHOLE = 0.7  # share of the rows from which on a class takes all of them: zeros cost less than picking
 
-PART_ROWS = 2048  # what is made of a part in a scan stays in the caches of a core
+PART_ROWS = 2048
+"""Rows of a part, of which each of several classes takes some; half as many for one class, which takes all.
+
+So what is made of them for a product stays in the caches of a core.
+"""
+
+
+def part_rows(n_classes: int) -> int:
+    return PART_ROWS if n_classes > 1 else max(1, PART_ROWS // 2)
 
 
 class Buffers(threading.local):
@@ -101,8 +109,8 @@ class Support:
     @classmethod
     def of(cls, X: Rows, signed_duals: Array, dtype: np.dtype[Any], file: Path | None = None) -> Support:
         """Rows in memory, or in `file`; X is read in runs, and need not be in memory."""
-        n = len(X)
-        runs = [slice(start, start + PART_ROWS) for start in range(0, n, PART_ROWS)]
+        n, height = len(X), part_rows(signed_duals.shape[1])
+        runs = [slice(start, start + height) for start in range(0, n, height)]
         total = sum((X[run].sum(axis=0, dtype=np.float64) for run in runs), np.zeros(X[:0].shape[1]))
         origin = total / max(1, n)
 
@@ -116,7 +124,7 @@ class Support:
             for run in runs:
                 rows[run] = centred(run)
         else:
-            rows = write_rows(file, map(centred, runs), (n, len(origin)), dtype, PART_ROWS)
+            rows = write_rows(file, map(centred, runs), (n, len(origin)), dtype, height)
         return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
 
     def __len__(self) -> int:
@@ -143,8 +151,7 @@ class Support:
 
     def parts(self, keep: bool = False) -> Iterator[SupportPart]:
         """Runs of rows, one after the other; if they are for several blocks of anchors, each keeps its factors."""
-        rows, buffers = self.rows, self.buffers
-        height = rows.run_rows if isinstance(rows, RowFile) else PART_ROWS
+        rows, buffers, height = self.rows, self.buffers, part_rows(self.n_classes)
         for i, start in enumerate(range(0, len(self), height)):
             duals = self.signed_duals[start : start + height]
             if isinstance(rows, RowFile):
