@@ -134,7 +134,7 @@ class Products:
         height = block_height(d, support.signed_duals.shape[1], n_gammas)
         blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height)
         heights = [stop - start for start, stop in map(blocks.bounds, range(len(blocks)))]
-        parts = [(len(support.X[part.rows]), [len(a) for _, a in part.classes]) for part in support.parts]
+        parts = [(len(p.X), [len(p.X) if rows is None else len(rows) for rows in p.rows]) for p in support.parts()]
         highest = max(heights)
         stacked = n_gammas * highest
         sizes = {

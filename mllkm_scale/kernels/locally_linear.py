@@ -5,6 +5,8 @@
 
 The last component is there when the local bias b is positive. Each kernel k_m(x, z) = <phi_m(x), phi_m(z)> is
 multiplied by its `scale` (the normalisation), so phi_m is multiplied by sqrt(scale).
+
+Sums over samples take their rows block by block: they may be on disk (`Rows`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.kernels.distances import row_blocks, squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
+from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import ComponentPredictors, GlobalPredictors, Predictors
 
 __all__ = ["FEATURE_BLOCK_BYTES", "ComponentKernels", "GlobalKernels", "LocallyLinearKernels", "kernels_at_once"]
@@ -64,18 +67,18 @@ class LocallyLinearKernels(ABC):
         """k_m(x_i, x_i), shape (n, s)."""
 
     @abstractmethod
-    def moments(self, X: Array, signed_duals: Array) -> Any:
+    def moments(self, X: Rows, signed_duals: Array) -> Any:
         """Sums over the samples of a_i phi_m(x_i) for each class, in the layout of the family."""
 
     @abstractmethod
-    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+    def coefficients(self, X: Rows, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         """w_m = beta_m sum_i a_i phi_m(x_i) folded for inference: coef (K, s, d) and local_coef (K, s).
 
         `signed_duals` is a = alpha y, (n, K); `weights` is beta, (s,) or (K, s). The factors sqrt(scale) and
         sqrt(b) of phi are in the coefficients already, so that `decide` needs the bumps alone.
         """
 
-    def responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def responses(self, X: Array, support: Rows, signed_duals: Array) -> Array:
         """<phi_m(x), v_m> with v_m = sum_i a_i phi_m(x_i) over the support, shape (K, rows of X, s).
 
         It is the function that kernel m would add to the classifier: two kernels with parallel responses are doubles.
@@ -85,7 +88,7 @@ class LocallyLinearKernels(ABC):
             out[:, :, at] = self.take(at)._responses(X, support, signed_duals)
         return out
 
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
+    def quadratic_forms(self, X: Rows, signed_duals: Array) -> Array:
         """q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j), shape (s,)."""
         return np.concatenate([self.take(at)._forms(X, signed_duals) for at in self._parts(signed_duals.shape[1])])
 
@@ -95,11 +98,11 @@ class LocallyLinearKernels(ABC):
         return (slice(start, start + step) for start in range(0, max(1, len(self)), step))
 
     @abstractmethod
-    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def _responses(self, X: Array, support: Rows, signed_duals: Array) -> Array:
         """The responses of all kernels at once."""
 
     @abstractmethod
-    def _forms(self, X: Array, signed_duals: Array) -> Array:
+    def _forms(self, X: Rows, signed_duals: Array) -> Array:
         """The quadratic forms of all kernels at once."""
 
     @abstractmethod
@@ -137,7 +140,7 @@ class GlobalKernels(LocallyLinearKernels):
         H = bumps(self.map, D.copy(), self.gammas)
         return self.scales * H * H * (D + self.local_bias)
 
-    def moments(self, X: Array, signed_duals: Array) -> tuple[Array, Array]:
+    def moments(self, X: Rows, signed_duals: Array) -> tuple[Array, Array]:
         """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
         r = np.zeros((signed_duals.shape[1], len(self)))
@@ -152,13 +155,13 @@ class GlobalKernels(LocallyLinearKernels):
             V[k] -= r[k][:, None] * self.anchors
         return V, r
 
-    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+    def coefficients(self, X: Rows, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         V, r = self.moments(X, signed_duals)
         factors = np.broadcast_to(weights * np.sqrt(self.scales), r.shape)
         V *= factors[:, :, None]
         return V, self.local_bias * r * factors
 
-    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def _responses(self, X: Array, support: Rows, signed_duals: Array) -> Array:
         X = X.astype(np.float64, copy=False)
         V, r = self.moments(support, signed_duals)
         offsets = self.local_bias * r - np.einsum("ksd,sd->ks", V, self.anchors)
@@ -174,7 +177,7 @@ class GlobalKernels(LocallyLinearKernels):
         B, E = A * (X @ self.anchors.T - half), C * (Z @ self.anchors.T - half)
         return (X @ Z.T) * (A @ C.T) - B @ C.T - A @ E.T
 
-    def _forms(self, X: Array, signed_duals: Array) -> Array:
+    def _forms(self, X: Rows, signed_duals: Array) -> Array:
         V, r = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V) + self.local_bias * np.einsum("ks,ks->s", r, r)
 
@@ -196,7 +199,7 @@ class ComponentKernels(LocallyLinearKernels):
     def _rows_at_once(self) -> int:
         return max(1, FEATURE_BLOCK_BYTES // (8 * max(1, len(self)) * (self.n_features + 1)))
 
-    def _blocks(self, X: Array) -> list[slice]:
+    def _blocks(self, X: Rows) -> list[slice]:
         rows = self._rows_at_once
         return [slice(start, start + rows) for start in range(0, len(X), rows)]
 
@@ -204,19 +207,19 @@ class ComponentKernels(LocallyLinearKernels):
         phi = [self.features(X[rows]) for rows in self._blocks(X)]
         return np.concatenate([np.einsum("ijk,ijk->ij", p, p) for p in phi])
 
-    def moments(self, X: Array, signed_duals: Array) -> Array:
+    def moments(self, X: Rows, signed_duals: Array) -> Array:
         """V (K, s, d + 1): sums of a_i phi_m(x_i)."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features + 1))
         for rows in self._blocks(X):
             V += np.tensordot(signed_duals[rows].T, self.features(X[rows]), 1)
         return V
 
-    def coefficients(self, X: Array, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
+    def coefficients(self, X: Rows, signed_duals: Array, weights: Array) -> tuple[Array, Array]:
         V = self.moments(X, signed_duals)
         V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
         return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
 
-    def _responses(self, X: Array, support: Array, signed_duals: Array) -> Array:
+    def _responses(self, X: Array, support: Rows, signed_duals: Array) -> Array:
         V = self.moments(support, signed_duals)
         parts = [np.einsum("nsp,ksp->kns", self.features(X[rows]), V, optimize=True) for rows in self._blocks(X)]
         return np.concatenate(parts, axis=1)
@@ -236,6 +239,6 @@ class ComponentKernels(LocallyLinearKernels):
                 K[rows, columns] = left.reshape(len(left), -1) @ right.T
         return K
 
-    def _forms(self, X: Array, signed_duals: Array) -> Array:
+    def _forms(self, X: Rows, signed_duals: Array) -> Array:
         V = self.moments(X, signed_duals)
         return np.einsum("ksd,ksd->s", V, V)

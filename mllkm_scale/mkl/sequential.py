@@ -38,7 +38,6 @@ Array = NDArray[Any]
 
 _LOOSEST = 3e-3  # inner tolerance
 _FALLS = 1e-4  # of the primal value: what counts as progress
-_SMOOTH = float(__import__('os').environ.get('SM','0.5'))  # share of the prices before in those of a round
 _STAGE_GAP = 0.1  # at which the next stage begins, unless it is the last
 
 
@@ -113,7 +112,6 @@ class SequentialMKL:
             round=state.round + 1,
             inner_tol=self.next_tolerance(solved, stage_gap, grew),
             pool=priced.ids,
-            prices=priced.prices,
             priced=priced.priced,
             scanned=priced.scanned,
             bound=max(state.bound, certificate.dual),
@@ -145,7 +143,6 @@ class SequentialMKL:
             working=working,
             stage=stage,
             duals=duals,
-            prices=duals,
             in_play=stage,
             inner_tol=_LOOSEST,
             pool=nothing,
@@ -155,11 +152,11 @@ class SequentialMKL:
 
     def first_kernels(self, state: State, scan: ScanResult) -> State:
         """The kernels that tell the means of the signs apart."""
-        support, signed_duals = self.pricing.support_of(state.duals)
+        support, signed_duals = self.pricing.support_of(state)
         state = self.insert_kernels(
             state,
             Seen(support, signed_duals, state.duals, np.inf, np.inf, np.empty(0), 0.0),
-            Priced(scan.ids, scan.values, state.prices, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
+            Priced(scan.ids, scan.values, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
         )
         if not len(state.active):  # no kernel tells anything apart, and any will do
             first = np.flatnonzero(self.grid.scales.ravel())[:1]
@@ -175,11 +172,7 @@ class SequentialMKL:
         duals = np.zeros_like(state.duals)
         for k, part in enumerate(sets.split(solution.duals)):
             duals[sets.rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
-        prices = duals
-        if len(state.active) and state.stage == state.in_play:
-            prices = _SMOOTH * state.prices + (1.0 - _SMOOTH) * duals
-        solved = replace(state, weights=weights / weights.sum(), duals=duals, prices=prices, in_play=state.stage)
-        return solved, solution
+        return replace(state, weights=weights / weights.sum(), duals=duals, in_play=state.stage), solution
 
     def sets(self, state: State) -> WorkingSets:
         """Working samples x active kernels; duals of the stage before are shortened to the box of this one."""
@@ -190,7 +183,7 @@ class SequentialMKL:
 
     def look(self, state: State) -> Seen:
         """Pass over all samples."""
-        support, signed_duals = self.pricing.support_of(state.duals)
+        support, signed_duals = self.pricing.support_of(state)
         active = self.grid.take(state.active)
         forms = active.quadratic_forms(support, signed_duals)
         weighted = state.weights > 0

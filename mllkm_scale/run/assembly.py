@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
@@ -38,7 +39,7 @@ def assemble(
     weights = by_machine[0] if len(states) == 1 else by_machine
     kernels = problem.grid.take(ids)
     rows = np.flatnonzero(duals.any(axis=1))
-    support = problem.data.rows(rows)
+    support = PickedRows(problem.data, rows)
     coef, local_coef = kernels.coefficients(support, duals[rows] * problem.signs[rows], weights)
     record = ModelRecord(
         primal=objective.primal,

@@ -60,18 +60,20 @@ def make_machine(
         X = problem.data.rows(np.arange(n)).astype(np.float64)
         family = GridFamily(problem.grid)
         return PaperMKL(family, X, signs, problem.C, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
+    scratch_dir = None if params.scratch_dir is None else Path(params.scratch_dir)
     inner = InnerMKL(
         problem.data,
         signs,
         plan.inner_bytes,
         plan.disk_bytes,
-        None if params.scratch_dir is None else Path(params.scratch_dir),
+        scratch_dir,
         problem.seed,
         team,
         poll,
     )
     settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap, pricing=params.pricing)
-    scanner = Scanner(problem.grid, crew, scan_dtype(params.tol, params.componentwise))
+    dtype = scan_dtype(params.tol, params.componentwise)
+    scanner = Scanner(problem.grid, crew, dtype, plan.support_bytes, scratch_dir)
     return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
 
 

@@ -25,9 +25,11 @@ __all__ = [
     "expected_support",
     "preparing_bytes",
     "scan_bytes",
+    "support_bytes_within",
 ]
 
 EXPECTED_KERNELS = 500
+LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
 
 
 def expected_kernels(sizes: Sizes) -> int:
@@ -51,12 +53,16 @@ def preparing_bytes(sizes: Sizes, threads: int) -> int:
     return threads * chunk_bytes(sizes) + covariances
 
 
-def scan_bytes(sizes: Sizes, threads: int) -> int:
-    """The largest of what the passes take in turn, beside the rows of the support that a round keeps."""
+def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:
+    """The largest of what the passes take in turn, beside the support that a round keeps.
+
+    Rows of the support take `support_bytes` at most, but for the tables of component-wise kernels all are needed.
+    """
     n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
-    kept = n_support * (d * sizes.itemsize + K * 16)
-    gathered = n_support * d * sizes.itemsize
+    gathered = min(n_support * d * sizes.itemsize, support_bytes)
+    kept = gathered + n_support * (K * 16 + 8)
     scanned = n_support * d * sizes.scan_itemsize
+    scanned = scanned if sizes.componentwise else min(scanned, support_bytes)
     passes = max(
         gathered + scanned,
         scanned + blocks_bytes(sizes, threads),
@@ -65,6 +71,11 @@ def scan_bytes(sizes: Sizes, threads: int) -> int:
         _deciding_bytes(sizes, threads),
     )
     return max(kept + passes, _normalising_bytes(sizes, threads))
+
+
+def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:
+    """A third of what the scan leaves: there are rows of the round, rows gathered for a scan, and rows scanned."""
+    return max(LEAST_SUPPORT_BYTES, (inner_bytes - scan_bytes(sizes, sizes.threads, 0)) // 3)
 
 
 def _evaluating_bytes(sizes: Sizes) -> int:

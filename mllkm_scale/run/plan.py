@@ -16,7 +16,14 @@ from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.params import Params
-from mllkm_scale.run.pass_bytes import EXPECTED_KERNELS, chunk_bytes, expected_kernels, preparing_bytes, scan_bytes
+from mllkm_scale.run.pass_bytes import (
+    EXPECTED_KERNELS,
+    chunk_bytes,
+    expected_kernels,
+    preparing_bytes,
+    scan_bytes,
+    support_bytes_within,
+)
 from mllkm_scale.run.sizes import Sizes, sizes_of
 from mllkm_scale.run.worker_plan import worker_rows
 from mllkm_scale.units import format_bytes
@@ -49,11 +56,16 @@ class Plan:
 
     def worker_rows(self, threads: int = 1) -> tuple[tuple[str, int, str], ...]:
         """What a dask worker with so many threads holds, should there be one."""
-        return worker_rows(self.sizes, threads)
+        return worker_rows(self.sizes, threads, self.support_bytes)
 
     def worker_bytes(self, threads: int = 1) -> int:
         """What a dask worker with so many threads needs."""
         return sum(size for _, size, _ in self.worker_rows(threads))
+
+    @property
+    def support_bytes(self) -> int:
+        """The most that rows of support vectors take in memory; if they are more, runs of them are read from disk."""
+        return support_bytes_within(self.sizes, self.inner_bytes)
 
     @property
     def inner(self) -> str:
@@ -76,6 +88,7 @@ class Plan:
             "inner": self.inner,
             "reason": self.reason,
             "inner_bytes": self.inner_bytes,
+            "support_bytes": self.support_bytes,
             "disk_bytes": self.disk_bytes,
             "prepared_data": "memory" if self.in_memory else "disk",
             "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
@@ -146,7 +159,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     inner_bytes = int((budget_bytes - used) / 1.1)
     disk_bytes = _disk_quota(scratch_dir, budget_bytes)
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
-    scan = format_bytes(scan_bytes(sizes, sizes.threads))
+    scan = format_bytes(scan_bytes(sizes, sizes.threads, support_bytes_within(sizes, inner_bytes)))
     expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))

@@ -20,10 +20,11 @@ WORKER_BASE_BYTES = 320_000_000
 """Interpreter, libraries and compiled functions of a dask worker, as measured; so too what a main program imports."""
 
 
-def worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
+def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[str, int, str], ...]:
     """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
     n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
     kernels = expected_kernels(sizes)
+    rows_bytes = n_support * 2 * d * 8 if sizes.componentwise else min(n_support * 2 * d * 8, 2 * support_bytes)
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = max(
@@ -36,7 +37,7 @@ def worker_rows(sizes: Sizes, threads: int) -> tuple[tuple[str, int, str], ...]:
         ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
-        ("support", n_support * (2 * d + K) * 8, f"at most {n_support} support vectors"),
+        ("support", rows_bytes + n_support * K * 8, f"at most {n_support} support vectors"),
         ("reference rows and local predictors", reference + coefficient_bytes(sizes), f"{kernels} kernels"),
         ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
     ]

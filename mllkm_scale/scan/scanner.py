@@ -6,8 +6,11 @@ evaluated again in double precision, and the bound on the rest is raised by more
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +19,16 @@ from numpy.typing import DTypeLike, NDArray
 from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, Pass, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import KernelGrid
+from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.scan.best import Best
+from mllkm_scale.scan.row_file import RowFile, new_file
 from mllkm_scale.scan.support import Support
-from mllkm_scale.scan.work import Scales, ScanWork, block_height, scan_flops
+from mllkm_scale.scan.work import Scales, ScanWork, block_height, blocks_of_unit, scan_flops
 
 __all__ = ["ALL", "Scan", "ScanResult", "Scanner", "Share"]
 
 Array = NDArray[Any]
-Gather = Callable[[], tuple[Array, Array]]  # support rows (n_sv, d) and signed duals (n_sv, K)
+Gather = Callable[[], tuple[Rows, Array]]  # support rows (n_sv, d) and signed duals (n_sv, K)
 
 _SINGLE_PRECISION_MARGIN = 1e-4
 
@@ -56,17 +61,42 @@ ALL = Share()
 
 
 class Scanner:
-    """Scans the grid, or a share of it; the answer does not depend on who is in the crew."""
+    """Scans the grid, or a share of it; the answer does not depend on who is in the crew.
 
-    def __init__(self, grid: KernelGrid, crew: Crew | None = None, dtype: DTypeLike = np.float32) -> None:
+    Support rows of more than `support_bytes` are put into a file of the crew's folder, or else of `scratch_dir`, and
+    are read from there, unless the kernels are component-wise; the bits are the same.
+    """
+
+    def __init__(
+        self,
+        grid: KernelGrid,
+        crew: Crew | None = None,
+        dtype: DTypeLike = np.float32,
+        support_bytes: float = math.inf,
+        scratch_dir: Path | None = None,
+    ) -> None:
         self.grid, self.crew, self.dtype = grid, crew or ThreadCrew(), np.dtype(dtype)
+        self.support_bytes, self.scratch_dir = support_bytes, scratch_dir
         self.scales = self.crew.share("scales", Scales(grid.scales))
 
     def start(self, gather: Gather, count: int, share: Share = ALL) -> Scan:
         """Begin to look for the `count` best candidates; `gather` says for which support and duals."""
         return Scan(self, gather, count, share)
 
-    def scan(self, X: Array, signed_duals: Array, count: int) -> ScanResult:
+    def support_of(self, X: Rows, signed_duals: Array) -> Support:
+        """Rows and duals as they are scanned."""
+        size_bytes = len(X) * self.grid.anchors.n_features * self.dtype.itemsize
+        if self.grid.family.componentwise or size_bytes <= self.support_bytes:
+            return Support.of(X, signed_duals, self.dtype)
+        folder = self.crew.folder or self.scratch_dir or Path(tempfile.gettempdir())
+        file = new_file(folder, "support")
+        try:
+            return Support.of(X, signed_duals, self.dtype, file)
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+
+    def scan(self, X: Rows, signed_duals: Array, count: int) -> ScanResult:
         """The `count` best candidates for support rows X (n_sv, d) with signed duals (n_sv, K)."""
         return self.start(lambda: (X, signed_duals), count).result()
 
@@ -77,6 +107,7 @@ class Scan:
     def __init__(self, scanner: Scanner, gather: Gather, count: int, share: Share) -> None:
         self.scanner, self.gather, self.count, self.share = scanner, gather, count, share
         self._support: Shared[Support] | None = None
+        self._file: Path | None = None
         self._pass: Pass[Best] | None = None
         self._result: ScanResult | None = None
         self._n_kernels = 0
@@ -84,15 +115,17 @@ class Scan:
             self._begin()
 
     def _begin(self) -> Pass[Best]:
-        grid, crew, dtype = self.scanner.grid, self.scanner.crew, self.scanner.dtype
-        support = Support.of(*self.gather(), dtype)
+        grid, crew = self.scanner.grid, self.scanner.crew
+        support = self.scanner.support_of(*self.gather())
+        self._file = support.rows.path if isinstance(support.rows, RowFile) else None
         sizes = grid.anchors.n_features, support.signed_duals.shape[1], len(grid.gammas)
         height = block_height(*sizes, grid.family.componentwise)
         share = self.share
         blocks = BlockGrid(grid.anchors.n_rows, grid.anchors.chunk_rows, height, share.first, share.step)
         self._n_kernels = blocks.n_covered * len(grid.gammas)
         n_duals = int(np.count_nonzero(support.signed_duals))
-        flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support.X), n_duals)
+        flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support), n_duals)
+        at_once = 1 if grid.family.componentwise else blocks_of_unit(len(blocks), *sizes, self._file is not None)
         self._support = crew.share("support", support)
         work = ScanWork(
             family=grid.family,
@@ -100,11 +133,13 @@ class Scan:
             gammas=grid.gammas,
             scales=self.scanner.scales,
             support=self._support,
+            files=() if self._file is None else (self._file,),
             blocks=blocks,
+            at_once=at_once,
             count=self.count,
-            unit_work=flops * min(height, grid.anchors.chunk_rows),
+            unit_work=flops * at_once * min(height, grid.anchors.chunk_rows),
         )
-        self._pass = crew.start(work, len(blocks))
+        self._pass = crew.start(work, len(work))
         return self._pass
 
     def result(self) -> ScanResult:
@@ -114,9 +149,9 @@ class Scan:
         return self._result
 
     def _finish(self) -> ScanResult:
-        under_way = self._pass or self._begin()
         best = Best.none()
         try:
+            under_way = self._pass or self._begin()
             for part in under_way:
                 best = best.joined(part, self.count)
         finally:
@@ -139,4 +174,6 @@ class Scan:
             self._pass.close()
         if self._support is not None:
             self._support.drop()
-        self._pass = self._support = None
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+        self._pass = self._support = self._file = None

@@ -1,23 +1,32 @@
-"""The support of a scan: rows and signed duals, and what is made of them once for all anchors."""
+"""The support of a scan: rows and signed duals, and what is made of them for the anchors.
+
+The rows are in memory, or in a file that is read in runs if they are too many.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from mllkm_scale.crew import PlainArrays
+from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.kernels.picked_rows import Rows
+from mllkm_scale.scan.row_file import RowFile, write_rows
+from mllkm_scale.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from mllkm_scale.scan.component import ComponentSums
 
-__all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart"]
+__all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart", "part_rows"]
 
 Array = NDArray[Any]
 
@@ -25,6 +34,14 @@ _making = threading.Lock()
 _WHOLE = 0.7  # share of the rows from which on a class takes all of them: zeros cost less than picking
 
 PART_ROWS = 2048
+"""Rows of a part, of which each of several classes takes some; half as many for one class, which takes all.
+
+So what is made of them for a product stays in the caches of a core.
+"""
+
+
+def part_rows(n_classes: int) -> int:
+    return PART_ROWS if n_classes > 1 else max(1, PART_ROWS // 2)
 
 
 class Buffers(threading.local):
@@ -42,49 +59,106 @@ class Buffers(threading.local):
         return flat[:size].reshape(shape)
 
 
-@dataclass(frozen=True)
 class SupportPart:
-    """Some rows of a support; for each class, which of them have a dual (None for all), and the duals."""
+    """Some rows of a support; `rows` are, for each class, those of them that have a dual, or None for all.
 
-    rows: slice
-    classes: list[tuple[Array | None, Array]]
+    It belongs to the thread that has asked for it, until that one asks for the next.
+    """
 
-    @classmethod
-    def of(cls, rows: slice, signed_duals: Array) -> SupportPart:
-        classes: list[tuple[Array | None, Array]] = []
-        for a in signed_duals[rows].T:
-            at = np.flatnonzero(a)
-            classes.append((at, a[at]) if len(at) < _WHOLE * len(a) else (None, a.copy()))
-        return cls(rows, classes)
+    def __init__(self, X: Array, signed_duals: Array, buffers: Buffers, keeps: bool) -> None:
+        self.X, self.signed_duals, self._buffers, self._keeps = X, signed_duals, buffers, keeps
+        self.squares: Array = np.einsum("ij,ij->i", X, X)
+        self.rows = [_picked(a) for a in signed_duals.T]
+        self._factors: dict[int, Array] = {}
+
+    def factor(self, k: int) -> Array:
+        """Rows a_i [x_i, 1] of class k; kept for further blocks of anchors, or made where the last one was."""
+        if not self._keeps:
+            return self._factor(k, "factor")
+        if k not in self._factors:
+            self._factors[k] = self._factor(k, f"factor {k}")
+        return self._factors[k]
+
+    def _factor(self, k: int, name: str) -> Array:
+        X, a, at = self.X, self.signed_duals[:, k], self.rows[k]
+        if at is not None:
+            X, a = X[at], a[at]
+        factor = self._buffers.get(name, (len(X), X.shape[1] + 1), X.dtype)
+        factor[:, -1] = a
+        np.multiply(X, factor[:, -1:], out=factor[:, :-1])
+        return factor
+
+
+def _picked(a: Array) -> Array | None:
+    at = np.flatnonzero(a)
+    return at if len(at) < _WHOLE * len(a) else None
 
 
 @dataclass(frozen=True)
-class Support(PlainArrays):
+class Support:
     """The samples with a nonzero dual in some class: rows (n_sv, d) less `origin`, and a = alpha y (n_sv, K).
 
     The forms depend on differences of rows alone. Measured from the mean of the support, the rows are as short as
     they can be, and single precision loses least.
     """
 
-    X: Array
+    rows: Array | RowFile
     signed_duals: Array
     origin: Array
 
     @classmethod
-    def of(cls, X: Array, signed_duals: Array, dtype: np.dtype[Any]) -> Support:
-        origin = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
-        rows = np.subtract(X, origin, out=np.empty(X.shape, dtype), casting="same_kind")
+    def of(cls, X: Rows, signed_duals: Array, dtype: np.dtype[Any], file: Path | None = None) -> Support:
+        """Rows in memory, or in `file`; X is read in runs, and need not be in memory."""
+        n, height = len(X), part_rows(signed_duals.shape[1])
+        runs = [slice(start, start + height) for start in range(0, n, height)]
+        total = sum((X[run].sum(axis=0, dtype=np.float64) for run in runs), np.zeros(X[:0].shape[1]))
+        origin = total / max(1, n)
+
+        def centred(run: slice) -> Array:
+            x = X[run]
+            return np.subtract(x, origin, out=np.empty(x.shape, dtype), casting="same_kind")
+
+        rows: Array | RowFile
+        if file is None:
+            rows = np.empty((n, len(origin)), dtype)
+            for run in runs:
+                rows[run] = centred(run)
+        else:
+            rows = write_rows(file, map(centred, runs), (n, len(origin)), dtype, height)
         return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
+
+    def __len__(self) -> int:
+        return len(self.signed_duals)
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.signed_duals.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        return len(self.origin)
+
+    @property
+    def X(self) -> Array:
+        """All rows, if they are in memory."""
+        if isinstance(self.rows, RowFile):
+            raise TypeError("the rows of this support are in a file, and are read in parts")
+        return self.rows
 
     def relative(self, anchors: Array) -> Array:
         """Anchors as seen from the origin, in the precision of the rows."""
-        return np.ascontiguousarray(anchors - self.origin, self.X.dtype)
+        return np.ascontiguousarray(anchors - self.origin, self.rows.dtype)
 
-    @cached_property
-    def parts(self) -> list[SupportPart]:
-        """Runs of PART_ROWS rows: what is made of one in a scan stays in the caches of a core."""
-        starts = range(0, len(self.X), PART_ROWS)
-        return [SupportPart.of(slice(start, start + PART_ROWS), self.signed_duals) for start in starts]
+    def parts(self, keep: bool = False) -> Iterator[SupportPart]:
+        """Runs of rows, one after the other; if they are for several blocks of anchors, each keeps its factors."""
+        rows, buffers, height = self.rows, self.buffers, part_rows(self.n_classes)
+        for i, start in enumerate(range(0, len(self), height)):
+            duals = self.signed_duals[start : start + height]
+            if isinstance(rows, RowFile):
+                x = rows.read(i, buffers.get("rows", (len(duals), self.n_features), rows.dtype))
+            else:
+                x = rows[start : start + height]
+            yield SupportPart(x, duals, buffers, keep)
 
     @property
     def buffers(self) -> Buffers:
@@ -109,6 +183,23 @@ class Support(PlainArrays):
     @cached_property
     def _component_sums(self) -> dict[tuple[MapName, bytes], ComponentSums]:
         return {}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """A sealed file, in which rows that are in a file are named by it."""
+        arrays = {"signed_duals": self.signed_duals, "origin": self.origin}
+        header: dict[str, Any] = {}
+        if isinstance(self.rows, RowFile):
+            header, arrays["checksums"] = self.rows.header, self.rows.checksums
+        else:
+            arrays["rows"] = self.rows
+        write_sealed(path, kind="Support", version=1, header=header, arrays=arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        header, arrays = read_sealed(path, kind="Support", version=1, error=ClusterError)
+        rows: Array | RowFile
+        rows = arrays["rows"] if "rows" in arrays else RowFile.of(header, arrays["checksums"])
+        return cls(rows, arrays["signed_duals"], arrays["origin"])
 
     def __getstate__(self) -> dict[str, Any]:
         """The arrays alone: what was made of them is made again where they arrive."""

@@ -15,7 +15,7 @@ from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.near import near_share
-from mllkm_scale.scan.products import scan_block
+from mllkm_scale.scan.products import scan_blocks
 from mllkm_scale.scan.support import PART_ROWS, Support
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "ScanWork",
     "block_bytes",
     "block_height",
+    "blocks_at_once",
+    "blocks_of_unit",
     "component_block_bytes",
     "component_bytes",
     "scan_dtype",
@@ -33,9 +35,11 @@ __all__ = [
 
 Array = NDArray[Any]
 
-SUMS_BYTES = 16 << 20  # of the sums V of a block, for all its gammas and classes
+SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes
 COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
 _LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
+_MOST_BLOCKS = 8  # that walk over the support together
+_LEAST_UNITS = 8  # into which the blocks are divided, if they are few, so that threads have something to share
 _SINGLE_PRECISION_TOL = 1e-3
 _BUMP_FLOPS = 10  # multiply-adds in the time of a bump
 _SUM_FLOPS = 1500  # and of a one-dimensional sum
@@ -50,14 +54,25 @@ def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: 
     return min(max(height, _LEAST_HEIGHT), _MOST_HEIGHT)
 
 
-def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4) -> int:
-    """Memory of a thread that scans: sums, distances, bumps and lists of a block, and rows times duals."""
+def blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
+    """Blocks of global kernels that walk over the support together: their sums, and a part times the duals, fit."""
+    a_sum = 4 * (n_features + 1) * n_classes
+    room = SUMS_BYTES - PART_ROWS * a_sum
     height = block_height(n_features, n_classes, n_gammas)
-    sums = (n_classes + 2) * n_gammas * height * (n_features + 1)
-    bumps = (2 * n_gammas + 1) * PART_ROWS * height
+    return min(max(room // (n_gammas * height * a_sum), 1), _MOST_BLOCKS)
+
+
+def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4) -> int:
+    """Memory of a thread that scans: sums of its blocks, distances, bumps and lists of one, and rows times duals."""
+    height, width = block_height(n_features, n_classes, n_gammas), n_features + 1
+    at_once = blocks_at_once(n_features, n_classes, n_gammas)
+    sums = (at_once * n_classes + 2) * n_gammas * height * width
+    bumps = (2 * n_gammas + 2) * PART_ROWS * height
     lists = 2 * int(near_share(n_features) * PART_ROWS * height) + n_gammas * height
-    factors = 3 * PART_ROWS * (n_features + 1) // 2
-    return itemsize * (sums + bumps + lists + factors) + 8 * 4 * height * n_features
+    factors = (n_classes if at_once > 1 else 1) * PART_ROWS * width
+    rows = 2 * PART_ROWS * width  # as read from a file, and those of a class
+    anchors = at_once * height * n_features * (8 + itemsize) + 8 * 2 * height * n_features
+    return itemsize * (sums + bumps + lists + factors + rows) + anchors
 
 
 def scan_dtype(tol: float, componentwise: bool) -> np.dtype[Any]:
@@ -78,6 +93,12 @@ def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n
     return float(n_support * n_features + n_gammas * (_BUMP_FLOPS * n_support + n_duals * (n_features + 3)))
 
 
+def blocks_of_unit(n_blocks: int, n_features: int, n_classes: int, n_gammas: int, from_file: bool) -> int:
+    """Of a support in a file, as many blocks as may be share a reading; otherwise some less, if there are few."""
+    most = blocks_at_once(n_features, n_classes, n_gammas)
+    return most if from_file else max(1, min(most, n_blocks // _LEAST_UNITS))
+
+
 @dataclass(frozen=True)
 class Scales(PlainArrays):
     """The factors of all kernels of a grid, (anchors, gammas)."""
@@ -87,32 +108,43 @@ class Scales(PlainArrays):
 
 @dataclass(frozen=True)
 class ScanWork:
-    """The `count` best kernels of blocks of anchors."""
+    """The `count` best kernels of blocks of anchors; the `at_once` blocks of a unit share a walk over the support."""
 
     family: Family
     anchors: RowSource
     gammas: Array
     scales: Shared[Scales]
     support: Shared[Support]
+    files: tuple[Path, ...]  # of its rows, if they are not in memory
     blocks: BlockGrid
+    at_once: int
     count: int
     unit_work: float
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return self.anchors.paths + self.scales.paths + self.support.paths
+        return self.anchors.paths + self.scales.paths + self.support.paths + self.files
 
     def __call__(self, units: range) -> Best:
         support, scales = self.support.get(), self.scales.get().values
         best = Best.none()
         for unit in units:
-            start, stop = self.blocks.bounds(unit)
-            anchors = self.anchors.part(start, stop)
-            q = scan_block(self.family, anchors, self.gammas, scales[start:stop], support)
-            best = best.joined(Best.of(q, start), self.count)
+            bounds = [self.blocks.bounds(block) for block in self._blocks_of(range(unit, unit + 1))]
+            anchors = [self.anchors.part(*rows) for rows in bounds]
+            factors = [scales[start:stop] for start, stop in bounds]
+            forms = scan_blocks(self.family, anchors, self.gammas, factors, support)
+            for (start, _), q in zip(bounds, forms, strict=True):
+                best = best.joined(Best.of(q, start), self.count)
         return best
 
+    def __len__(self) -> int:
+        """Units."""
+        return -(-len(self.blocks) // self.at_once)
+
+    def _blocks_of(self, units: range) -> range:
+        return range(units[0] * self.at_once, min((units[-1] + 1) * self.at_once, len(self.blocks)))
+
     def describe(self, units: range) -> str:
-        start, stop = self.blocks.span(units)
+        start, stop = self.blocks.span(self._blocks_of(units))
         n = len(self.gammas)
         return f"kernels {start * n} to {stop * n - 1} of the scan"

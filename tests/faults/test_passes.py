@@ -12,8 +12,12 @@ import pytest
 
 from mllkm_scale.cluster import DaskCrew
 from mllkm_scale.cluster.task import do_range
+from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ClusterError, DataError
+from mllkm_scale.kernels.grid import Family, KernelGrid
+from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.work import Scales
+from mllkm_scale.team import one_blas_thread
 
 N_UNITS = 6
 
@@ -213,3 +217,19 @@ def test_a_worker_with_another_version_of_the_package_is_refused(crew, client):
     future = client.submit(do_range, work_of(lambda unit: unit), range(2), "0.0.0", pure=False)
     with pytest.raises(ClusterError, match=r"worker tcp://\S+ has mllkm-scale \S+ and the master 0\.0\.0"):
         future.result(timeout=20)
+
+
+def test_workers_read_a_support_in_a_file_and_give_the_bits_of_one_in_memory(crew, tmp_path):
+    rng = np.random.default_rng(0)
+    X, duals = rng.normal(size=(5000, 6)), rng.normal(size=(5000, 3))
+    anchors = crew.place(Dataset.from_arrays(X[:700]))
+    grid = KernelGrid(Family("gaussian", local_bias=1.0), anchors, np.array([0.1, 0.2]), np.ones((700, 2)))
+    with one_blas_thread():
+        expected = Scanner(grid).scan(X, duals, count=30)
+        scan = Scanner(grid, crew, support_bytes=1000).start(lambda: (X, duals), 30)
+        assert [path.suffix for path in tmp_path.glob("support-*.rows")] == [".rows"]
+        found = scan.result()
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.maximum == expected.maximum
+    assert not list(tmp_path.glob("support-*"))

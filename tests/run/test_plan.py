@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mllkm_scale import Dataset
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.params import resolve
+from mllkm_scale.run.pass_bytes import scan_bytes
 from mllkm_scale.run.plan import make_plan, plan_for
 from mllkm_scale.run.sizes import Sizes
 from mllkm_scale.units import parse_bytes
@@ -60,7 +61,7 @@ def test_a_larger_budget_never_leaves_less_for_the_inner_problem():
 
 def test_data_that_does_not_fit_is_prepared_on_disk():
     problem = Sizes(2_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
-    assert not plan_for(problem, 3 * 10**9).in_memory
+    assert not plan_for(problem, 2 * 10**9).in_memory
     assert plan_for(problem, 12 * 10**9).in_memory
 
 
@@ -85,3 +86,12 @@ def test_what_the_program_holds_counts_within_the_budget(real_data):
         make_plan(dataset, params, held_bytes=9 * 10**8)
     with pytest.raises(ParameterError, match="held_bytes=-1"):
         make_plan(dataset, params, held_bytes=-1)
+
+
+def test_many_support_vectors_do_not_raise_the_least_budget_but_are_held_in_a_larger_one():
+    problem = Sizes(4_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
+    support_bytes = 4 * 100 * problem.n_rows // 2
+    tight, wide = plan_for(problem, 1_500_000_000), plan_for(problem, 10**10)
+    assert tight.support_bytes < support_bytes < wide.support_bytes
+    assert scan_bytes(tight.sizes, tight.sizes.threads, tight.support_bytes) <= tight.inner_bytes
+    assert tight.worker_bytes() < wide.worker_bytes()

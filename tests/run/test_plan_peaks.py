@@ -71,3 +71,36 @@ def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, real_
     assert status == "converged"
     assert peak <= allowed
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+LARGE = """
+import json, sys
+import h5py
+import numpy as np
+from mllkm_scale import Dataset, train
+path, folder = sys.argv[1:]
+n, d, step = 270_000, 320, 10_000
+rng = np.random.default_rng(0)
+with h5py.File(path, "w") as file:
+    X = file.create_dataset("X", (n, d), np.float64)
+    file["y"] = y = rng.integers(2, size=n)
+    for start in range(0, n, step):
+        X[start : start + step] = rng.normal(size=(step, d)) + 0.1 * y[start : start + step, None]
+with Dataset.open(path) as dataset:
+    size = dataset.n_rows * dataset.n_features * 8
+    result = train(
+        dataset, memory_budget="620MB", scratch_dir=folder, anchors=40, max_rounds=2, tol=0.05
+    )
+print(json.dumps([size, result.peak_bytes, result.plan.budget_bytes, result.plan.in_memory]))
+"""
+
+
+@pytest.mark.slow
+def test_data_larger_than_the_budget_are_trained_on_within_it(tmp_path):
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "train.h5"), str(tmp_path / "scratch")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    size, peak, allowed, in_memory = json.loads(done.stdout)
+    assert not in_memory
+    assert peak <= allowed < size
+    assert list((tmp_path / "scratch").iterdir()) == []

@@ -188,7 +188,7 @@ def test_tables_stay_behind_when_a_support_travels(tmp_path):
     support.component_sums("linear", np.ones(1))
     support.save(tmp_path / "support.npz")
     for other in (pickle.loads(pickle.dumps(support)), Support.load(tmp_path / "support.npz")):
-        assert vars(other).keys() == {"X", "signed_duals", "origin"}
+        assert vars(other).keys() == {"rows", "signed_duals", "origin"}
         np.testing.assert_array_equal(other.X, support.X)
 
 

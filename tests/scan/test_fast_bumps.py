@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MAPS, bumps, uses_plain_distance
-from mllkm_scale.scan.fast_bumps import bumps_of_gammas, distances
+from mllkm_scale.scan.fast_bumps import add_forms, bumps_of_gammas, distances
 
 SINGLE, DOUBLE = np.float32, np.float64
 
@@ -52,3 +52,37 @@ def test_what_does_not_count_is_zero_and_never_denormal(map):
     H = bumps_of_gammas(map, np.linspace(0.0, 200.0, 5000, dtype=SINGLE)[None], np.array([1.0]))
     assert H[0, 0, -1] == 0.0
     assert H[H > 0].min() >= 2.0**-101
+
+
+@pytest.mark.parametrize("map", ["exponential", "gaussian"])
+def test_bumps_made_of_others_err_little_more_and_are_never_denormal(map):
+    """Gammas that are two, four and sixteen times another, in any order."""
+    t = np.linspace(0.0, 300.0, 4 * 33, dtype=SINGLE).reshape(4, 33)
+    gammas = np.array([4.0, 16.0 / 9.0, 1.0, 4.0 / 9.0, 1.0 / 9.0, 2.0])
+    H = bumps_of_gammas(map, t, gammas)
+    squared = t.astype(DOUBLE) ** 2 if uses_plain_distance(map) else t.astype(DOUBLE)
+    for g, value in enumerate(gammas):
+        expected = bumps(map, squared, value)
+        allowed = np.where(expected < 2.0**-99, 2.0**-99, 2e-7 * (16.0 + value * t) * expected)
+        assert (np.abs(H[:, g] - expected) <= allowed).all()
+    assert (H[0, :, 0] == 1.0).all()
+    assert H[H > 0].min() >= 2.0**-101
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
+@pytest.mark.parametrize("map", MAPS)
+def test_bumps_of_some_rows_have_the_bits_of_those_of_all(map, dtype):
+    t = np.random.default_rng(1).uniform(0.0, 3.0, size=(40, 19)).astype(dtype)
+    gammas, rows = np.array([0.3, 0.6, 1.0]), np.array([3, 4, 17, 39])
+    np.testing.assert_array_equal(bumps_of_gammas(map, t, gammas, rows), bumps_of_gammas(map, t, gammas)[rows])
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
+def test_forms_are_the_squared_lengths_of_the_sums(dtype):
+    rng = np.random.default_rng(2)
+    V, anchors = rng.normal(size=(3, 2, 11, 6)).astype(dtype), rng.normal(size=(11, 5)).astype(dtype)
+    q = np.ones((11, 2))
+    add_forms(V, anchors, 0.7, q)
+    v, r = V[..., :5].astype(DOUBLE), V[..., 5:].astype(DOUBLE)
+    expected = 1.0 + ((v - r * anchors) ** 2).sum(axis=(0, 3)).T + 0.7 * (r[..., 0] ** 2).sum(axis=0).T
+    np.testing.assert_allclose(q, expected, rtol=1e-5 if dtype == SINGLE else 1e-12)

@@ -146,13 +146,13 @@ def test_narrow_kernels_have_the_same_bits_with_any_number_of_threads(monkeypatc
 def test_the_arithmetic_bounds_the_bytes_of_blocks_with_products_and_with_lists(n_features, n_classes):
     rng = np.random.default_rng(0)
     X, duals = rng.normal(size=(PART_ROWS + 50, n_features)), rng.normal(size=(PART_ROWS + 50, n_classes))
-    duals[rng.uniform(size=duals.shape) < 0.4] = 0.0
+    duals[rng.uniform(size=len(duals)) < 0.4, 0] = 0.0  # the other classes take all rows
     height = block_height(n_features, n_classes, 3)
     rows = Support.of(X, duals, SINGLE)
     for share in (1.0, 0.8 * near_share(n_features)):
         gammas = np.repeat(gammas_of_shares("linear", X[:200], X[:height], [share]), 3)
         scan_block(Family("linear"), X[:height], gammas, np.ones((height, 3)), rows)
-    assert {"bumps", "picked", "near", "reach"} <= rows.buffers._flat.keys()
+    assert {"picked", "near", "reach"} | ({"bumps"} if n_classes > 1 else set()) <= rows.buffers._flat.keys()
     held = sum(flat.nbytes for flat in rows.buffers._flat.values())
     assert held <= block_bytes(n_features, n_classes, 3)
 

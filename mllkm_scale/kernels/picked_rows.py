@@ -1,0 +1,43 @@
+"""Some rows of a source that may lie on disk, of which only a run is in memory at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mllkm_scale.kernels.grid import RowSource
+
+__all__ = ["PickedRows", "Rows", "pick"]
+
+Array = NDArray[Any]
+
+
+class Rows(Protocol):
+    """Rows that are taken by slices or lists of places: an array, or rows that are read when they are taken."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, places: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class PickedRows:
+    """The rows of a source with these numbers; those that are taken are read."""
+
+    source: RowSource
+    numbers: Array
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, places: slice | Array, /) -> Array:
+        return self.source.rows(self.numbers[places])
+
+
+def pick(source: RowSource, numbers: Array, most_bytes: float) -> Rows:
+    """These rows: in memory if they take no more than `most_bytes`, and otherwise read when they are taken."""
+    rows = PickedRows(source, numbers)
+    row_bytes = rows[:1].nbytes
+    return rows[:] if len(rows) * row_bytes <= most_bytes else rows
