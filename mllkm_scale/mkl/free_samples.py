@@ -28,7 +28,7 @@ _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right
 _SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held
 _LEAST_EPOCHS = 5  # of them, after which duals are at their bounds, and not near
 _NEAR = 0.05  # gap below which a solution is near, if that is not less than what is known
-_MOST_STEPS = 60
+_PATIENCE = 8  # steps in which less is gained than a hundredth of the gap
 _FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
 _BACK = 3.0  # by which a step that is too long is divided
 _SHORTEST = 0.01
@@ -65,8 +65,8 @@ def free_samples_mkl(
     """From the given weights and the duals of the oracle to the relative gap `tol`."""
     weights = weights / weights.sum() if weights.any() else np.full(len(weights), 1.0 / len(weights))
     now = best = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
-    known, free, length, steps = now.objective, _not_held(now, oracle.C), 1.0, 0
-    while best.objective.gap > tol and steps < _MOST_STEPS:
+    known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
+    while best.objective.gap > tol and idle < _PATIENCE:
         poll()
         duals, joint_tol = [part.copy() for part in now.duals], max(0.3 * tol, 0.03 * known.gap)
         following = joint(now.weights, duals, free, joint_tol)
@@ -90,7 +90,8 @@ def free_samples_mkl(
         else:
             now, free = back, _not_held(back, oracle.C)
             best = min(best, now, key=_gap)
-        known = _best_known(known, ahead.objective, now.objective)
+        before, known = known, _best_known(known, ahead.objective, now.objective)
+        idle = 0 if known.gap < 0.99 * before.gap else idle + 1
     return Solution(best.weights, np.concatenate(best.duals), best.objective, steps)
 
 

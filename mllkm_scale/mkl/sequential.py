@@ -36,8 +36,9 @@ __all__ = ["InnerSolver", "SequentialMKL"]
 
 Array = NDArray[Any]
 
-_LOOSEST = 3e-3  # inner tolerance
+_LOOSEST = 1e-2  # inner tolerance
 _FALLS = 1e-4  # of the primal value: what counts as progress
+_AT_BOUND = 0.9  # of the box: the interior point stays off it
 _STAGE_GAP = 0.1  # at which the next stage begins, unless it is the last
 
 
@@ -119,7 +120,9 @@ class SequentialMKL:
             best_primal=min(state.best_primal, certificate.primal),
             idle=0 if better else state.idle + 1,
         )
-        if not solved.last_stage and (stage_gap <= _STAGE_GAP or not grew or following.stalled):
+        if not solved.last_stage and not self.noisy(solved):
+            following = replace(following, stage=self.stages.n_rows)
+        elif not solved.last_stage and (stage_gap <= _STAGE_GAP or not grew or following.stalled):
             following = self.next_stage(following, seen)
         return following, certificate
 
@@ -254,6 +257,12 @@ class SequentialMKL:
             outside = rng.permutation(np.flatnonzero(in_play & (margins < 1.0) & ~working[:, k]))
             working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
+
+    def noisy(self, state: State) -> bool:
+        """Whether most support vectors are at their bound; if not, the samples to come are mostly beyond the margin."""
+        box = self.stages.box(state.in_play, self.settings.C)
+        at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
+        return bool(2 * at_bound >= np.count_nonzero(state.duals))
 
     def next_stage(self, state: State, seen: Seen) -> State:
         """More samples in play: all that are not well beyond the margin become working samples at once."""

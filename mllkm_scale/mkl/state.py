@@ -28,7 +28,7 @@ class Settings:
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 1.1  # samples with y f(x) beyond it leave the working set
     witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared
-    near: float = 0.02  # a kernel of zero weight stays while its q is so near to the largest
+    near: float = 0.1  # a kernel of zero weight stays while its q is so near to the largest
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
 
