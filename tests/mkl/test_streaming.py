@@ -14,7 +14,8 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.sequential import SequentialMKL, Settings
+from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.mkl.state import Settings
 from mllkm_scale.scan.scanner import Scanner
 
 
@@ -26,10 +27,10 @@ def test_rounds_that_read_their_support_have_the_bits_of_rounds_that_hold_it(sma
     runs = []
     for support_bytes in (10**9, 100):
         scanner = Scanner(grid, ThreadCrew(), np.float32, support_bytes, tmp_path)
-        inner = InnerMKL(data, signs, 1.0, 10**9)
+        inner = InnerMKL(data, signs, 10**9)
         machine = SequentialMKL(data, signs, grid, scanner, ThreadCrew(), inner, Settings(tol=0.01))
         runs.append([(state.duals, state.weights, c.primal, c.dual) for state, c in machine.rounds()])
-        last = machine.support_of(machine.start())[0]
+        last = machine.pricing.support_of(machine.start())[0]
         assert isinstance(last, PickedRows) == (support_bytes == 100)
     assert len(runs[0]) == len(runs[1]) > 1
     for held, read in zip(*runs, strict=True):
@@ -46,7 +47,8 @@ import numpy as np
 from mllkm_scale import Dataset
 from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.kernels.grid import Family, KernelGrid
-from mllkm_scale.mkl.sequential import SequentialMKL, Settings, State
+from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.run.memory import peak_bytes
 from mllkm_scale.scan import Scanner
 from mllkm_scale.team import one_blas_thread
@@ -63,9 +65,9 @@ def look_and_scan(n_duals):
     duals = np.zeros((n, 1))
     duals[:: n // n_duals] = 1.0
     ids = np.arange(5)
-    state = State(1, ids, np.full(5, 0.2), duals > 0, duals, 0.01, ids[:0], False, False)
+    state = State(1, ids, np.full(5, 0.2), duals > 0, n, duals, n, 0.01, ids[:0], False, False)
     seen = machine.look(state)
-    priced = machine.price(state, state, seen, None, machine.begin_scan(state).result())
+    priced = machine.pricing.price(state, state, seen, None, machine.pricing.begin_scan(state).result())
     machine.insert_kernels(state, seen, priced)
     return len(seen.support)
 
