@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--C", type=float, default=10.0)
     parser.add_argument("--tol", type=float, default=0.02)
     parser.add_argument(
-        "--gammas", type=float, nargs="*", default=GAMMAS, help="for pixels from 0 to 1; none: automatic"
+        "--gammas", type=float, nargs="*", default=GAMMAS, help="for pixels from 0 to 1; automatic if empty"
     )
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))

@@ -1,8 +1,8 @@
 """What keeping Gram tiles is worth: the SVMs of one class on tiles that are kept, and on tiles that are made anew.
 
 The kernels and weights are those of a trained model, and the samples those that a training works on: of the class that
-has most of them, all within the margin or just beyond it. The weights take STEPS steps from there, and each step solves
-an SVM to the tolerance of a round; the tiles of a step serve all its epochs, as long as the store has room for them.
+has most of them, all within the margin or just beyond it. Tiles serve all epochs of an SVM, as long as the store has
+room for them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 
 from mllkm_scale import Model
 from mllkm_scale.gram.store import TileStore
-from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
-from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import InnerSizes, tile_bytes
-from mllkm_scale.mkl.oracle import Oracle
-from mllkm_scale.mkl.restricted import Solution
 from mllkm_scale.mkl.state import Settings
+from mllkm_scale.solver.svm import EpochLimits
 from mllkm_scale.solver.tiled_svm import TiledSVM
 from mllkm_scale.team import one_blas_thread
 
-STEPS = 10
+MOST_EPOCHS = 50
 
 
 def compare_tiles(model: Model, X: np.ndarray, y: np.ndarray, inner_bytes: int, tol: float) -> dict[str, Any]:
@@ -41,28 +38,14 @@ def compare_tiles(model: Model, X: np.ndarray, y: np.ndarray, inner_bytes: int, 
     for name, size_bytes in (("kept", ram_bytes), ("made_anew", 0)):
         with one_blas_thread(), TileStore(size_bytes) as store:
             started = time.perf_counter()
-            solutions.append(solve(kernels, rows, signs, C, model.weights, store, tol))
+            svm = TiledSVM(kernels, rows, signs, C, store)
+            solutions.append(svm.solve(model.weights, np.zeros(len(rows)), EpochLimits(tol, MOST_EPOCHS)))
             found[f"{name}_s"] = time.perf_counter() - started
             found[f"{name}_requests"], found[f"{name}_misses"] = store.statistics.requests, store.statistics.misses
     if not np.array_equal(solutions[0].duals, solutions[1].duals):
         raise SystemExit("tiles that are made anew give other bits")
-    return found | {"steps": solutions[0].steps, "ratio": found["made_anew_s"] / found["kept_s"]}
-
-
-def solve(
-    kernels: LocallyLinearKernels,
-    X: np.ndarray,
-    signs: np.ndarray,
-    C: float,
-    weights: np.ndarray,
-    store: TileStore,
-    tol: float,
-) -> Solution:
-    """STEPS steps of the weights."""
-
-    def forms(_: int, duals: np.ndarray) -> np.ndarray:
-        used = np.flatnonzero(duals)
-        return kernels.quadratic_forms(X[used], (duals[used] * signs[used])[:, None])
-
-    oracle = Oracle([TiledSVM(kernels, X, signs, C, store)], forms, C)
-    return alternating_mkl(oracle, weights, tol, max_steps=STEPS)
+    return found | {
+        "epochs": solutions[0].epochs,
+        "gap": solutions[0].gap,
+        "ratio": found["made_anew_s"] / found["kept_s"],
+    }

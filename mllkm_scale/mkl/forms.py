@@ -110,10 +110,10 @@ def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) ->
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
-    """Features of the classes whose SVMs are solved at a time: bumps (in double precision, at most), rows, and sums."""
-    per_kernel = 3 * (sizes.features + 1) if sizes.componentwise else 1
-    rows = sizes.largest * (sizes.kernels * per_kernel + 2 * sizes.features)
-    return _F * THREADS * (rows + 3 * sizes.kernels * (sizes.features + 1 + 1024))
+    """Of the classes whose SVMs are solved at a time: bumps in single precision or features, rows, and sums."""
+    per_kernel = 3 * _F * (sizes.features + 1) if sizes.componentwise else 4
+    rows = sizes.largest * (sizes.kernels * per_kernel + (2 * _F + sizes.itemsize) * sizes.features)
+    return min(THREADS, len(sizes.working)) * (rows + 3 * _F * sizes.kernels * (sizes.features + 1 + 1024))
 
 
 def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:

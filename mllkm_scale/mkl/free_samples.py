@@ -5,7 +5,8 @@ within it. With these held, the interior point solves for the weights and the du
 margins are looked at. Near the solution few samples are held on the wrong side; they are set free, until none is. Far
 from it, held samples do not answer as they would, and the weights go too far: these are taken back towards those of
 before until SVMs there lower P, which tell anew what is to be held. Noisy data have several times more samples at C
-than free ones, and the cost of the factors is the cube of their number.
+than free ones, and the cost of the factors is the cube of their number. Of too many, a random half is solved
+for, with the others held where they are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held
 _LEAST_EPOCHS = 5  # of them, after which duals are at their bounds, and not near
 _NEAR = 0.05  # gap below which a solution is near, if that is not less than what is known
 _PATIENCE = 8  # steps in which less is gained than a hundredth of the gap
+_MOST_FREE = 5000  # of a class at a time: the time of a step is the cube of it
 _FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
 _BACK = 3.0  # by which a step that is too long is divided
 _SHORTEST = 0.01
@@ -68,6 +70,8 @@ def free_samples_mkl(
     known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
     while best.objective.gap > tol and idle < _PATIENCE:
         poll()
+        while max(int(mask.sum()) for mask in free) > _MOST_FREE:
+            free = _thinned(free, steps)
         duals, joint_tol = [part.copy() for part in now.duals], max(0.3 * tol, 0.03 * known.gap)
         following = joint(now.weights, duals, free, joint_tol)
         if following is None:

@@ -42,6 +42,7 @@ from mllkm_scale.team import Team
 __all__ = ["InnerMKL"]
 
 Array = NDArray[Any]
+_FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
 
 @dataclass
@@ -149,7 +150,7 @@ class InnerMKL:
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll)
             if solution.steps or solution.objective.gap <= tol:
                 return solution
-            return alternating_mkl(oracle, solution.weights, tol, poll=self.poll)
+            return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
 
     def solve_free(
         self, sets: WorkingSets, weights: Array, duals: list[Array], free: list[Array], tol: float

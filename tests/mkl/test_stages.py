@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,9 +25,9 @@ def test_each_stage_has_four_times_the_samples_of_the_one_before_and_the_last_on
     assert stages.first == n or 3000 <= stages.first < 12_000
     masks = [stages.mask(count) for count in stages.sizes]
     assert [int(mask.sum()) for mask in masks] == stages.sizes
-    for few, more in zip(masks, masks[1:], strict=False):
+    for few, more in pairwise(masks):
         assert not (few & ~more).any()
-    for count, following in zip(stages.sizes, stages.sizes[1:], strict=False):
+    for count, following in pairwise(stages.sizes):
         assert stages.after(count) == following
         assert count == following // 4
         assert stages.box(count, 2.0) * count == pytest.approx(2.0 * n)

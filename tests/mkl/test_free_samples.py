@@ -1,0 +1,111 @@
+"""The interior point on free samples: from far away, with few of them at a time, and where nothing fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mllkm_scale import Dataset
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.mkl import free_samples
+from mllkm_scale.mkl.forms import Choice
+from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.oracle import Oracle
+from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.solver.svm import SVMSolution
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A third of the labels is wrong; the optimum by the interior point on all samples."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    signs = np.where((X[:, 0] * X[:, 1] > 0) ^ (rng.random(600) < 0.3), 1.0, -1.0)[:, None]
+    family, gammas = Family("gaussian", False, 0.5), np.tile([0.1, 0.5, 2.0], 10)
+    kernels = family.kernels(X[:30], gammas)
+    kernels = family.kernels(X[:30], gammas, 1.0 / kernels.diagonals(X).mean(axis=0))
+    weights = np.zeros(30)
+    weights[3] = 1.0
+    sets = WorkingSets(kernels, weights, [np.arange(600)], [np.zeros(600)], 0.2)
+    inner = InnerMKL(Dataset.from_arrays(X), signs, 10**9)
+    return inner, sets, inner.interior_point(Choice("dense", 10**6, ""), sets, 1e-7).objective.primal
+
+
+def gap_of(inner, sets, solution):
+    """The relative gap by the plain formula: features of every kernel, whole."""
+    X, signs = inner.rows_of(sets.rows[0]), inner.signs[:, 0]
+    mass, outputs, forms = solution.duals * signs, 0.0, []
+    for m, weight in enumerate(solution.weights):
+        F = sets.kernels.take(slice(m, m + 1)).features(X)[:, 0]
+        w = F.T @ mass
+        outputs = outputs + weight * (F @ w)
+        forms.append(w @ w)
+    hinge = np.maximum(0.0, 1.0 - signs * outputs).sum()
+    primal = 0.5 * (solution.weights @ np.sqrt(forms)) ** 2 + sets.C * hinge
+    return (primal - (solution.duals.sum() - 0.5 * max(forms))) / primal
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_from_the_weights_of_one_kernel_to_the_optimum(noisy, tol):
+    inner, sets, optimum = noisy
+    solution = inner.alternate(Choice("features", 0, ""), sets, tol)
+    assert gap_of(inner, sets, solution) <= tol * (1 + 1e-3)
+    assert solution.objective.primal == pytest.approx(optimum, rel=2 * tol)
+
+
+def test_steps_that_go_too_far_are_taken_back_to_where_p_is_lower(noisy, monkeypatch):
+    inner, sets, optimum = noisy
+    lengths, plain = [], free_samples._step_back
+
+    def watched(oracle, step, length, tol):
+        back, length = plain(oracle, step, length, tol)
+        lengths.append(length)
+        if back is not None:
+            assert back.objective.primal < step.start.objective.primal
+        return back, length
+
+    monkeypatch.setattr(free_samples, "_step_back", watched)
+    monkeypatch.setattr(free_samples, "_HELD", 0.0)
+    monkeypatch.setattr(free_samples, "_NEAR", 0.0)
+    solution = inner.alternate(Choice("features", 0, ""), sets, 1e-3)
+    assert lengths
+    assert gap_of(inner, sets, solution) <= 1e-3 * (1 + 1e-3)
+    assert solution.objective.primal == pytest.approx(optimum, rel=2e-3)
+
+
+def test_too_many_free_samples_are_solved_for_in_parts(noisy, monkeypatch):
+    inner, sets, optimum = noisy
+    counts, plain = [], InnerMKL.solve_free
+
+    def counted(self, sets, weights, duals, free, tol):
+        counts.append(int(free[0].sum()))
+        return plain(self, sets, weights, duals, free, tol)
+
+    monkeypatch.setattr(InnerMKL, "solve_free", counted)
+    monkeypatch.setattr(free_samples, "_MOST_FREE", 60)
+    solution = inner.alternate(Choice("features", 0, ""), sets, 1e-2)
+    assert max(counts) <= 60
+    assert solution.objective.gap <= 0.1
+    assert solution.objective.dual <= optimum * (1 + 1e-6) <= solution.objective.primal * (1 + 2e-6)
+    assert gap_of(inner, sets, solution) == pytest.approx(solution.objective.gap, abs=1e-5)
+
+
+def test_where_no_free_samples_fit_the_weights_follow_a_first_order_rule(noisy, monkeypatch):
+    inner, sets, optimum = noisy
+    monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)
+    solution = inner.alternate(Choice("features", 0, ""), sets, 0.05)
+    assert gap_of(inner, sets, solution) <= 0.05 * (1 + 1e-3)
+    assert solution.objective.dual <= optimum
+
+
+def test_an_evaluation_starts_from_the_duals_that_it_is_given():
+    class Still:
+        signs = np.ones(3)
+
+        def solve(self, weights, duals, limits):
+            return SVMSolution(duals, np.ones(3), 0.0, 0)
+
+    oracle = Oracle([Still()], lambda k, duals: np.array([duals.sum()]), 1.0)
+    given = [np.array([0.1, 0.2, 0.3])]
+    assert oracle.evaluate(np.ones(1), np.inf, start=given).forms[0] == pytest.approx(0.6)
+    assert oracle.evaluate(np.ones(1), np.inf).forms[0] == pytest.approx(0.6)
