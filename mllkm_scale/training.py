@@ -48,7 +48,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A model, the duals (n, K) of its certificate, and how it came about."""
+    """A model, the duals (n, K) whose value is the D of its certificate, and how it came about."""
 
     model: Model
     duals: Array

@@ -67,17 +67,18 @@ def free_samples_mkl(
     """From the given weights and the duals of the oracle to the relative gap `tol`."""
     weights = weights / weights.sum() if weights.any() else np.full(len(weights), 1.0 / len(weights))
     now = best = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    rng = np.random.default_rng(0)
     known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
     while best.objective.gap > tol and idle < _PATIENCE:
         poll()
         while max(int(mask.sum()) for mask in free) > _MOST_FREE:
-            free = _thinned(free, steps)
+            free = _thinned(free, rng)
         duals, joint_tol = [part.copy() for part in now.duals], max(0.3 * tol, 0.03 * known.gap)
         following = joint(now.weights, duals, free, joint_tol)
         if following is None:
             if max(int(mask.sum()) for mask in free) <= _FEW:
                 break
-            free = _thinned(free, steps)
+            free = _thinned(free, rng)
             continue
         step, steps = _Step(now, following, duals), steps + 1
         ahead = oracle.evaluate(following, np.inf, start=duals)
@@ -135,7 +136,6 @@ def _held_wrongly(now: Evaluation, free: list[Array], C: float) -> list[Array]:
     ]
 
 
-def _thinned(free: list[Array], key: int) -> list[Array]:
+def _thinned(free: list[Array], rng: np.random.Generator) -> list[Array]:
     """A random half of the free samples of each class; the others are held where they are."""
-    rng = np.random.default_rng(key)
     return [mask & (rng.random(len(mask)) < 0.5) for mask in free]

@@ -35,7 +35,7 @@ from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution
 from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.solver.feature_svm import FeatureSVM
-from mllkm_scale.solver.svm import EpochLimits, SVMSolution
+from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
 from mllkm_scale.team import Team
 
@@ -135,7 +135,6 @@ class InnerMKL:
                 store = stack.enter_context(TileStore(ram_bytes, self.disk_bytes if folder else 0, folder))
                 stack.callback(lambda: self.statistics.append(store.statistics))
             team = stack.enter_context(self.team.at_most(THREADS))
-            svms = [_ClassSVM(self, sets, k, store) for k in range(len(sets.rows))]
 
             def forms(k: int, duals: Array) -> Array:
                 self.poll()
@@ -145,12 +144,16 @@ class InnerMKL:
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(svms, forms, sets.C, team=team)
+            oracle = Oracle(self.svms(sets, store), forms, sets.C, team=team)
             oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll)
             if solution.steps or solution.objective.gap <= tol:
                 return solution
             return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
+
+    def svms(self, sets: WorkingSets, store: TileStore | None) -> list[SVM]:
+        """The SVM of each class on explicit features, or on tiles of a store."""
+        return [_ClassSVM(self, sets, k, store) for k in range(len(sets.rows))]
 
     def solve_free(
         self, sets: WorkingSets, weights: Array, duals: list[Array], free: list[Array], tol: float

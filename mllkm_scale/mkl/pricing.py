@@ -5,12 +5,16 @@ another one in every round (partial pricing); and with `overlap` it is scanned b
 round t + 1 solves while workers scan with the duals of round t, and then prices with its own duals the candidates that
 they have found. D is the best one proved before then, which bounds the optimum as well. A round that could be the last
 one, or that has nothing left to insert, scans all kernels with its own duals.
+
+Solutions of rounds that follow each other waver about the optimum, each violating other kernels. Once the gap is small,
+kernels are therefore scanned for the mean of a round's duals and the prices before (smoothing): D is concave, so that
+the mean is better than what it is the mean of. Candidates found there are inserted if they violate for the duals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,10 +53,11 @@ class Priced:
 
     ids: Array
     values: Array
+    prices: Array
     dual: float
     likely_dual: float  # D if no kernel violates more than those that were scanned
     stage_dual: float  # likewise of the problem of the stage
-    priced: bool  # found by a scan with these duals
+    priced: bool  # found by a scan for these prices
     scanned: bool  # of all kernels: the bound rests on it, too
     scan_s: float = 0.0
     n_scanned: int = 0
@@ -73,14 +78,14 @@ class Pricing:
         self.data, self.signs, self.grid, self.scanner = data, signs, grid, scanner
         self.solve_flops, self.settings = solve_flops, settings
 
-    def support_of(self, state: State) -> tuple[Rows, Array]:
+    def support_of(self, duals: Array) -> tuple[Rows, Array]:
         """Rows of the samples with a nonzero dual in some class, and their signed duals."""
-        rows = np.flatnonzero(state.duals.any(axis=1))
-        return pick(self.data, rows, self.scanner.support_bytes), state.duals[rows] * self.signs[rows]
+        rows = np.flatnonzero(duals.any(axis=1))
+        return pick(self.data, rows, self.scanner.support_bytes), duals[rows] * self.signs[rows]
 
     def begin_scan(self, state: State, share: Share = ALL) -> Scan:
-        """A scan of all kernels, or of a share, with the duals of this state."""
-        return self.scanner.start(lambda: self.support_of(state), self.settings.candidates, share)
+        """A scan of all kernels, or of a share, for the prices of this state."""
+        return self.scanner.start(lambda: self.support_of(state.prices), self.settings.candidates, share)
 
     def share(self, state: State) -> Share:
         """The blocks of anchors that a round scans, unless it could be the last one; others in the next round."""
@@ -98,70 +103,82 @@ class Pricing:
 
     def scan_flops(self, state: State) -> float:
         """Multiply-adds of a scan of all kernels: by arithmetic, whose answer is the same everywhere."""
-        n_support, n_duals = int(state.duals.any(axis=1).sum()), int(np.count_nonzero(state.duals))
+        n_support, n_duals = int(state.prices.any(axis=1).sum()), int(np.count_nonzero(state.prices))
         anchors, sizes = self.grid.anchors, (len(self.grid.gammas), self.grid.anchors.n_features)
         return anchors.n_rows * scan_flops(self.grid.family, *sizes, n_support, n_duals)
 
     def price(
-        self,
-        state: State,
-        solved: State,
-        seen: Seen,
-        lagging: ScanResult | None,
-        own: ScanResult | None,
+        self, state: State, solved: State, seen: Seen, lagging: ScanResult | None, own: ScanResult | None
     ) -> Priced:
         """Candidates for the duals of this round, of its own scan and of those before.
 
         Of all kernels, if need be: in the last stage, if the gap could be small enough, or nothing is left to insert.
         """
         scans = [scan for scan in (lagging, own) if scan is not None]
+        ids, values, more = self.candidates(state, solved, seen, scans)
         if own is None or not own.complete:
-            ids, values = self.candidates(state, seen, lagging, own)
             bound = state.bound
             if lagging is not None and lagging.complete:
                 bound = max(bound, dual_value(state, lagging.maximum))
-            largest = max(float(values.max(initial=0.0)), float(seen.active_forms.max()))
-            likely, stage_dual = max(bound, dual_value(solved, largest)), _stage_dual(solved, largest)
-            open_violators = ids[(values > seen.threshold) & ~np.isin(ids, solved.active)]
-            nearly = seen.primal - likely <= self.settings.tol * abs(seen.primal)
-            unfinished = len(open_violators) and not nearly and not state.stalled
+            scanned = solved if own is not None else replace(solved, prices=solved.duals)
+            largest = own.maximum if own is not None else float(values.max(initial=0.0))
+            largest = max(largest, self.largest_active(scanned, seen))
+            likely, stage_dual = max(bound, dual_value(scanned, largest)), _stage_dual(scanned, largest)
+            unfinished = more and not self.enough(seen, likely) and not state.stalled
             if unfinished or not solved.last_stage:
-                return Priced(ids, values, bound, likely, stage_dual, own is not None, False, *_effort(scans))
+                priced = own is not None
+                return Priced(ids, values, solved.prices, bound, likely, stage_dual, priced, False, *_effort(scans))
             own = self.begin_scan(solved).result()
             scans.append(own)
-        largest = max(own.maximum, float(seen.active_forms.max()))
+            ids, values, more = self.candidates(state, solved, seen, scans)
+        largest = max(own.maximum, self.largest_active(solved, seen))
+        if not more and solved.prices is not solved.duals and not self.enough(seen, dual_value(solved, largest)):
+            solved = replace(solved, prices=solved.duals)  # of what these lag behind
+            own = self.begin_scan(solved).result()
+            scans.append(own)
+            ids, values, more = self.candidates(state, solved, seen, scans)
+            largest = max(own.maximum, self.largest_active(solved, seen))
         dual, stage_dual = dual_value(solved, largest), _stage_dual(solved, largest)
-        return Priced(own.ids, own.values, dual, dual, stage_dual, True, True, *_effort(scans))
+        return Priced(ids, values, solved.prices, dual, dual, stage_dual, True, True, *_effort(scans))
+
+    def enough(self, seen: Seen, dual: float) -> bool:
+        """Whether the gap would be as small as it should be."""
+        return seen.primal - dual <= self.settings.tol * abs(seen.primal)
 
     def candidates(
-        self, state: State, seen: Seen, lagging: ScanResult | None, own: ScanResult | None
-    ) -> tuple[Array, Array]:
-        """Kernels that scans have found, this round's or earlier ones, with their q for the duals of this one."""
-        old = state.pool if lagging is None else lagging.ids
-        ids = np.empty(0, np.int64) if own is None else own.ids
-        known = np.empty(0) if own is None else own.values
-        old = old[~np.isin(old, ids)]
-        values = self.grid.take(old).quadratic_forms(seen.support, seen.signed_duals)
-        ids, values = np.concatenate([ids, old]), np.concatenate([known, values])
+        self, state: State, solved: State, seen: Seen, scans: Sequence[ScanResult]
+    ) -> tuple[Array, Array, bool]:
+        """Kernels that scans have found, this round's or earlier ones, with their q for the duals of this one.
+
+        And whether some that are not active violate their constraint.
+        """
+        ids = np.unique(np.concatenate([state.pool, *(scan.ids for scan in scans)]))
+        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals)
         best = np.argsort(-values, kind="stable")[: self.settings.candidates]
-        return ids[best], values[best]
+        ids, values = ids[best], values[best]
+        return ids, values, bool(((values > seen.threshold) & ~np.isin(ids, solved.active)).any())
+
+    def largest_active(self, state: State, seen: Seen) -> float:
+        """The largest q of the active kernels for the prices of a state."""
+        if state.prices is state.duals:
+            return float(seen.active_forms.max())
+        return float(self.grid.take(state.active).quadratic_forms(*self.support_of(state.prices)).max())
 
     def dual_bound(self, state: State) -> float:
-        """D of F5 by a scan of all kernels with the duals of this state."""
-        support, signed_duals = self.support_of(state)
-        forms = self.grid.take(state.active).quadratic_forms(support, signed_duals)
+        """D of F5 by a scan of all kernels for the prices of this state."""
+        forms = self.grid.take(state.active).quadratic_forms(*self.support_of(state.prices))
         return dual_value(state, max(self.begin_scan(state).result().maximum, float(forms.max())))
 
 
 def dual_value(state: State, largest: float) -> float:
-    """D of F5 for the feasible duals of a state, given the largest q of its duals."""
-    share = state.in_play / len(state.duals)
-    return share * float(state.duals.sum()) - 0.5 * share**2 * largest
+    """D of F5 for the prices of a state, made feasible, given their largest q."""
+    share = state.in_play / len(state.prices)
+    return share * float(state.prices.sum()) - 0.5 * share**2 * largest
 
 
 def _stage_dual(state: State, largest: float) -> float:
     """Likewise of the problem with the samples in play and their box."""
-    return float(state.duals.sum()) - 0.5 * largest
+    return float(state.prices.sum()) - 0.5 * largest
 
 
 def _effort(scans: list[ScanResult]) -> tuple[float, int]:

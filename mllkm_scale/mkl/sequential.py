@@ -39,6 +39,8 @@ Array = NDArray[Any]
 _LOOSEST = 1e-2  # inner tolerance
 _FALLS = 1e-4  # of the primal value: what counts as progress
 _AT_BOUND = 0.9  # of the box: the interior point stays off it
+_SMOOTH = 0.5  # share of the prices before in those of a round
+_NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
 _STAGE_GAP = 0.1  # at which the next stage begins, unless it is the last
 
 
@@ -113,6 +115,7 @@ class SequentialMKL:
             round=state.round + 1,
             inner_tol=self.next_tolerance(solved, stage_gap, grew),
             pool=priced.ids,
+            prices=priced.prices,
             priced=priced.priced,
             scanned=priced.scanned,
             bound=max(state.bound, certificate.dual),
@@ -146,6 +149,7 @@ class SequentialMKL:
             working=working,
             stage=stage,
             duals=duals,
+            prices=duals,
             in_play=stage,
             inner_tol=_LOOSEST,
             pool=nothing,
@@ -155,11 +159,11 @@ class SequentialMKL:
 
     def first_kernels(self, state: State, scan: ScanResult) -> State:
         """The kernels that tell the means of the signs apart."""
-        support, signed_duals = self.pricing.support_of(state)
+        support, signed_duals = self.pricing.support_of(state.duals)
         state = self.insert_kernels(
             state,
             Seen(support, signed_duals, state.duals, np.inf, np.inf, np.empty(0), 0.0),
-            Priced(scan.ids, scan.values, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
+            Priced(scan.ids, scan.values, state.prices, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
         )
         if not len(state.active):  # no kernel tells anything apart, and any will do
             first = np.flatnonzero(self.grid.scales.ravel())[:1]
@@ -170,12 +174,16 @@ class SequentialMKL:
         """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
         sets = self.sets(state)
         solution = self.inner(sets, state.inner_tol)
-        floor = self.settings.negligible
+        floor = min(self.settings.negligible, 0.1 * state.inner_tol)
         weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
         duals = np.zeros_like(state.duals)
         for k, part in enumerate(sets.split(solution.duals)):
             duals[sets.rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
-        return replace(state, weights=weights / weights.sum(), duals=duals, in_play=state.stage), solution
+        prices = duals
+        if state.stage == state.in_play and _EXACT < state.best_gap <= _NEARLY:
+            prices = _SMOOTH * state.prices + (1.0 - _SMOOTH) * duals
+        solved = replace(state, weights=weights / weights.sum(), duals=duals, prices=prices, in_play=state.stage)
+        return solved, solution
 
     def sets(self, state: State) -> WorkingSets:
         """Working samples x active kernels; duals of the stage before are shortened to the box of this one."""
@@ -186,7 +194,7 @@ class SequentialMKL:
 
     def look(self, state: State) -> Seen:
         """Pass over all samples."""
-        support, signed_duals = self.pricing.support_of(state)
+        support, signed_duals = self.pricing.support_of(state.duals)
         active = self.grid.take(state.active)
         forms = active.quadratic_forms(support, signed_duals)
         weighted = state.weights > 0
@@ -275,7 +283,8 @@ class SequentialMKL:
         heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])
         weights = state.weights[heaviest]
         tol = 0.2 * self.settings.tol
-        return replace(state, active=state.active[heaviest], weights=weights / weights.sum(), inner_tol=tol)
+        active, weights = state.active[heaviest], weights / weights.sum()
+        return replace(state, active=active, weights=weights, inner_tol=tol, best_gap=np.inf)
 
     def next_tolerance(self, state: State, gap: float, grew: bool) -> float:
         """A tenth of the gap of the stage; a tenth of the last one if neither a kernel nor a sample was added."""

@@ -47,11 +47,12 @@ class State:
     weights: Array  # (s,)
     working: Array  # (n, K) bool: the working samples of each class
     stage: int  # samples in play, of which these are some
-    duals: Array  # (n, K), from 0 to C n / in_play
+    duals: Array  # (n, K), from 0 to C n / in_play, of the machine
+    prices: Array  # (n, K), likewise, for which kernels were scanned, or will be: D is about these
     in_play: int  # samples that were in play when they were found
     inner_tol: float  # relative gap to which the next round solves the restricted problem
     pool: Array  # ids of the candidates that the last scan has found
-    priced: bool  # whether that scan was one with these duals
+    priced: bool  # whether that scan was one with these prices
     scanned: bool  # and one of all kernels
     bound: float = 0.0  # the largest D proved so far: duals of zero prove this one
     best_gap: float = np.inf  # certified so far
@@ -66,7 +67,7 @@ class State:
     @property
     def feasible_duals(self) -> Array:
         """Duals (n, K) from 0 to C for all samples: D is their value."""
-        return self.duals * (self.in_play / len(self.duals))
+        return self.prices * (self.in_play / len(self.duals))
 
     @property
     def last_stage(self) -> bool:

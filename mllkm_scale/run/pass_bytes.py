@@ -79,9 +79,9 @@ def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:
 
 
 def _evaluating_bytes(sizes: Sizes) -> int:
-    """Candidates whose q is evaluated in double precision, some at a time."""
+    """Candidates of up to three scans, whose q is evaluated in double precision, some at a time."""
     d, K = sizes.n_features, sizes.n_outputs
-    candidates = min(Settings.candidates, sizes.n_anchors)
+    candidates = min(3 * Settings.candidates, sizes.n_anchors)
     at_once = min(candidates, kernels_at_once(d, K))
     if sizes.componentwise:
         return 8 * candidates * d * 2 + 8 * at_once * (K + 2) * (d + 1) + 4 * FEATURE_BLOCK_BYTES

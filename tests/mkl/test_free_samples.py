@@ -53,24 +53,29 @@ def test_from_the_weights_of_one_kernel_to_the_optimum(noisy, tol):
     assert solution.objective.primal == pytest.approx(optimum, rel=2 * tol)
 
 
-def test_steps_that_go_too_far_are_taken_back_to_where_p_is_lower(noisy, monkeypatch):
-    inner, sets, optimum = noisy
-    lengths, plain = [], free_samples._step_back
+def test_a_step_that_goes_too_far_is_taken_back_to_where_p_is_lower(noisy):
+    """Away from the optimum all the way raises P, as a little of it does; past a poor start, a part lowers it."""
+    inner, sets, _ = noisy
+    best = inner.alternate(Choice("features", 0, ""), sets, 1e-6)
+    svm, rows = inner.svms(sets, None)[0], sets.rows[0]
 
-    def watched(oracle, step, length, tol):
-        back, length = plain(oracle, step, length, tol)
-        lengths.append(length)
-        if back is not None:
-            assert back.objective.primal < step.start.objective.primal
-        return back, length
+    def forms(_, duals):
+        return sets.kernels.quadratic_forms(*inner.signed(rows, 0, duals))
 
-    monkeypatch.setattr(free_samples, "_step_back", watched)
-    monkeypatch.setattr(free_samples, "_HELD", 0.0)
-    monkeypatch.setattr(free_samples, "_NEAR", 0.0)
-    solution = inner.alternate(Choice("features", 0, ""), sets, 1e-3)
-    assert lengths
-    assert gap_of(inner, sets, solution) <= 1e-3 * (1 + 1e-3)
-    assert solution.objective.primal == pytest.approx(optimum, rel=2e-3)
+    oracle = Oracle([svm], forms, sets.C)
+    useless = np.zeros(30)
+    useless[8] = 1.0
+    at_best = oracle.evaluate(best.weights, 1e-7)
+    away = free_samples._Step(at_best, useless, at_best.duals)
+    assert free_samples._step_back(oracle, away, 1.0, 1e-7)[0] is None
+    poor = oracle.evaluate(0.7 * best.weights + 0.3 * useless, 1e-7)
+    past = free_samples._Step(poor, np.roll(best.weights, 1), poor.duals)
+    mixed = 0.3 * best.weights + 0.7 * past.weights
+    there = free_samples._Step(poor, mixed, poor.duals)
+    back, length = free_samples._step_back(oracle, there, 1.0, 1e-7)
+    assert back is not None
+    assert length <= 1.0
+    assert back.objective.primal < poor.objective.primal
 
 
 def test_too_many_free_samples_are_solved_for_in_parts(noisy, monkeypatch):
