@@ -78,7 +78,7 @@ def test_the_gap_of_the_estimator_is_the_one_that_brute_force_finds(
 
 
 def folded_vectors(model, features, X):
-    """The features of each kernel of a model, by brute force, and the vectors w (K, d + 1) that its coefficients are."""
+    """The features of each kernel of a model, by brute force, and the vectors w (K, d + 1) of its coefficients."""
     found = []
     for m, scale in enumerate(model.kernel_scale):
         w = np.column_stack([model.coef[:, m], model.local_coef[:, m] / np.sqrt(0.5)]) / np.sqrt(scale)

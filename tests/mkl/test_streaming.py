@@ -30,7 +30,7 @@ def test_rounds_that_read_their_support_have_the_bits_of_rounds_that_hold_it(sma
         inner = InnerMKL(data, signs, 10**9)
         machine = SequentialMKL(data, signs, grid, scanner, ThreadCrew(), inner, Settings(tol=0.01))
         runs.append([(state.duals, state.weights, c.primal, c.dual) for state, c in machine.rounds()])
-        last = machine.pricing.support_of(machine.start())[0]
+        last = machine.pricing.support_of(machine.start().duals)[0]
         assert isinstance(last, PickedRows) == (support_bytes == 100)
     assert len(runs[0]) == len(runs[1]) > 1
     for held, read in zip(*runs, strict=True):
@@ -65,7 +65,7 @@ def look_and_scan(n_duals):
     duals = np.zeros((n, 1))
     duals[:: n // n_duals] = 1.0
     ids = np.arange(5)
-    state = State(1, ids, np.full(5, 0.2), duals > 0, n, duals, n, 0.01, ids[:0], False, False)
+    state = State(1, ids, np.full(5, 0.2), duals > 0, n, duals, duals, n, 0.01, ids[:0], False, False)
     seen = machine.look(state)
     priced = machine.pricing.price(state, state, seen, None, machine.pricing.begin_scan(state).result())
     machine.insert_kernels(state, seen, priced)

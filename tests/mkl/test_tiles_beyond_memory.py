@@ -86,6 +86,7 @@ def stores(monkeypatch):
     monkeypatch.setattr("mllkm_scale.mkl.inner.TileStore", Watched)
     monkeypatch.setattr("mllkm_scale.mkl.inner.tile_bytes", small_tiles)
     monkeypatch.setattr("mllkm_scale.mkl.forms.tile_bytes", small_tiles)
+    monkeypatch.setattr("mllkm_scale.mkl.forms.feature_bytes", lambda sizes: 10**9)  # as of more features
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", TILE_ROWS)
     return opened
 
