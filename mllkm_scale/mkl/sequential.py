@@ -123,7 +123,7 @@ class SequentialMKL:
             best_primal=min(state.best_primal, certificate.primal),
             idle=0 if better else state.idle + 1,
         )
-        if not solved.last_stage and not self.noisy(solved):
+        if not solved.last_stage and self.tame(solved, seen):
             following = replace(following, stage=self.stages.n_rows)
         elif not solved.last_stage and (stage_gap <= _STAGE_GAP or not grew or following.stalled):
             following = self.next_stage(following, seen)
@@ -266,11 +266,17 @@ class SequentialMKL:
             working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
 
-    def noisy(self, state: State) -> bool:
-        """Whether most support vectors are at their bound; if not, the samples to come are mostly beyond the margin."""
+    def tame(self, state: State, seen: Seen) -> bool:
+        """Whether the data are not noisy: with most samples of the stage at work, few duals are at their bound.
+
+        Then of all samples few matter, and they come one round after the other.
+        """
+        within = self.stages.mask(state.in_play)[:, None] & (seen.margins < 1.0)
+        if np.count_nonzero(within & ~state.working) > np.count_nonzero(state.working):
+            return False
         box = self.stages.box(state.in_play, self.settings.C)
         at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
-        return bool(2 * at_bound >= np.count_nonzero(state.duals))
+        return bool(2 * at_bound < np.count_nonzero(state.duals))
 
     def next_stage(self, state: State, seen: Seen) -> State:
         """More samples in play: all that are not well beyond the margin become working samples at once."""

@@ -130,7 +130,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     fixed = [
         ("interpreter and libraries", base_bytes, "measured"),
         ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
-        ("duals, signs and margins", n * K * 41, f"{n} samples x {K} outputs"),
+        ("duals, signs and margins", n * (K * 57 + 9), f"{n} samples x {K} outputs"),
         (
             "kernel scales",
             sizes.n_anchors * (8 * sizes.n_gammas + 32),

@@ -92,7 +92,7 @@ def test_a_training_that_is_resumed_between_stages_has_the_same_bits(noisy, stag
     assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
 
 
-def test_data_with_few_samples_at_the_bound_leave_the_first_stage_at_once(stages_seen):
+def test_data_with_few_samples_at_the_bound_go_from_the_first_stage_to_the_last(stages_seen):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 2)) + np.repeat([[0.0], [6.0]], 80, axis=0)
     train(Dataset.from_arrays(X, np.repeat([0, 1], 80)), **SETTING)
