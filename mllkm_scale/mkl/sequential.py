@@ -42,6 +42,7 @@ _AT_BOUND = 0.9  # of the box: the interior point stays off it
 _SMOOTH = 0.5  # share of the prices before in those of a round
 _NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
 _STAGE_GAP = 0.1  # at which the next stage begins, unless it is the last
+_STAGE_FALLS = 0.01  # of P over all samples: a stage that lowers it by less has taught what it can
 
 
 class InnerSolver(Protocol):
@@ -123,9 +124,12 @@ class SequentialMKL:
             best_primal=min(state.best_primal, certificate.primal),
             idle=0 if better else state.idle + 1,
         )
-        if not solved.last_stage and self.tame(solved, seen):
-            following = replace(following, stage=self.stages.n_rows)
-        elif not solved.last_stage and (stage_gap <= _STAGE_GAP or not grew or following.stalled):
+        new = (
+            state.in_play < state.stage
+        )  # of the first round of a stage, some samples within the margin are not at work
+        falls = new or certificate.primal < (1.0 - _STAGE_FALLS) * state.best_primal
+        stage_done = self.covers_stage(solved, seen) and (stage_gap <= _STAGE_GAP or not falls)
+        if not solved.last_stage and (stage_done or not grew or following.stalled):
             following = self.next_stage(following, seen)
         return following, certificate
 
@@ -266,20 +270,21 @@ class SequentialMKL:
             working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
 
-    def tame(self, state: State, seen: Seen) -> bool:
-        """Whether the data are not noisy: with most samples of the stage at work, few duals are at their bound.
-
-        Then of all samples few matter, and they come one round after the other.
-        """
+    def covers_stage(self, state: State, seen: Seen) -> bool:
+        """Whether most samples of the stage that are within the margin are at work."""
         within = self.stages.mask(state.in_play)[:, None] & (seen.margins < 1.0)
-        if np.count_nonzero(within & ~state.working) > np.count_nonzero(state.working):
-            return False
-        box = self.stages.box(state.in_play, self.settings.C)
-        at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
-        return bool(2 * at_bound < np.count_nonzero(state.duals))
+        return bool(np.count_nonzero(within & ~state.working) <= np.count_nonzero(state.working))
 
     def next_stage(self, state: State, seen: Seen) -> State:
-        """More samples in play: all that are not well beyond the margin become working samples at once."""
+        """More samples in play.
+
+        Of noisy data, all that are not well beyond the margin become working samples at once: they stay there. Of
+        others few matter, and they come one round after the other, from all samples.
+        """
+        box = self.stages.box(state.in_play, self.settings.C)
+        at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
+        if 2 * at_bound < np.count_nonzero(state.duals):
+            return replace(state, stage=self.stages.n_rows, inner_tol=_LOOSEST, idle=0)
         stage = self.stages.after(state.stage)
         working = self.stages.mask(stage)[:, None] & (seen.margins < self.settings.margin)
         return replace(state, stage=stage, working=working, inner_tol=_LOOSEST, idle=0)

@@ -5,8 +5,7 @@ its problem is about that of the whole, and so are its weights. Kernels are foun
 last stage, which has all samples, starts near its end. Duals of a stage times n_s / n are feasible for all samples.
 
 That is for noisy data, of which about half the samples may be support vectors. Of others few samples matter, and the
-working sets find them among all: the last stage begins as soon as most samples within the margin are at work and most
-of their duals are below the bound.
+working sets find them among all: from the first stage they go to the last.
 """
 
 from __future__ import annotations
