@@ -38,6 +38,7 @@ Array = NDArray[Any]
 
 _LOOSEST = 1e-2  # inner tolerance
 _FALLS = 1e-4  # of the primal value: what counts as progress
+_ENOUGH = 500  # working samples of a class, by which noise is told
 _AT_BOUND = 0.9  # of the box: the interior point stays off it
 _SMOOTH = 0.5  # share of the prices before in those of a round
 _NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
@@ -124,12 +125,12 @@ class SequentialMKL:
             best_primal=min(state.best_primal, certificate.primal),
             idle=0 if better else state.idle + 1,
         )
-        new = (
-            state.in_play < state.stage
-        )  # of the first round of a stage, some samples within the margin are not at work
-        falls = new or certificate.primal < (1.0 - _STAGE_FALLS) * state.best_primal
+        first = state.in_play < state.stage  # round of a stage: some samples within the margin are not at work
+        falls = first or certificate.primal < (1.0 - _STAGE_FALLS) * state.best_primal
         stage_done = self.covers_stage(solved, seen) and (stage_gap <= _STAGE_GAP or not falls)
-        if not solved.last_stage and (stage_done or not grew or following.stalled):
+        if not solved.last_stage and self.tame(solved, seen):
+            following = replace(following, stage=self.stages.n_rows)
+        elif not solved.last_stage and (stage_done or not grew or following.stalled):
             following = self.next_stage(following, seen)
         return following, certificate
 
@@ -275,16 +276,19 @@ class SequentialMKL:
         within = self.stages.mask(state.in_play)[:, None] & (seen.margins < 1.0)
         return bool(np.count_nonzero(within & ~state.working) <= np.count_nonzero(state.working))
 
-    def next_stage(self, state: State, seen: Seen) -> State:
-        """More samples in play.
+    def tame(self, state: State, seen: Seen) -> bool:
+        """Whether the data are not noisy: with enough samples at work, less than half of the duals are at their bound.
 
-        Of noisy data, all that are not well beyond the margin become working samples at once: they stay there. Of
-        others few matter, and they come one round after the other, from all samples.
+        Then of all samples few matter, and they come one round after the other.
         """
+        if state.working.sum(axis=0).max() < _ENOUGH and not self.covers_stage(state, seen):
+            return False
         box = self.stages.box(state.in_play, self.settings.C)
         at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
-        if 2 * at_bound < np.count_nonzero(state.duals):
-            return replace(state, stage=self.stages.n_rows, inner_tol=_LOOSEST, idle=0)
+        return bool(2 * at_bound < np.count_nonzero(state.duals))
+
+    def next_stage(self, state: State, seen: Seen) -> State:
+        """More samples in play: all that are not well beyond the margin become working samples at once."""
         stage = self.stages.after(state.stage)
         working = self.stages.mask(stage)[:, None] & (seen.margins < self.settings.margin)
         return replace(state, stage=stage, working=working, inner_tol=_LOOSEST, idle=0)
