@@ -91,7 +91,7 @@ def test_what_the_program_holds_counts_within_the_budget(real_data):
 def test_many_support_vectors_do_not_raise_the_least_budget_but_are_held_in_a_larger_one():
     problem = Sizes(4_000_000, 100, 100, 4, 1, 10_000, 5, False, 2)
     support_bytes = 4 * 100 * problem.n_rows // 2
-    tight, wide = plan_for(problem, 1_500_000_000), plan_for(problem, 10**10)
+    tight, wide = plan_for(problem, 1_700_000_000), plan_for(problem, 10**10)
     assert tight.support_bytes < support_bytes < wide.support_bytes
     assert scan_bytes(tight.sizes, tight.sizes.threads, tight.support_bytes) <= tight.inner_bytes
     assert tight.worker_bytes() < wide.worker_bytes()
