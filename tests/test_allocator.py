@@ -12,7 +12,7 @@ from mllkm_scale.allocator import give_back
 from mllkm_scale.run.memory import rss_bytes
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to give memory back (malloc_trim)")
 def test_memory_that_is_free_within_the_heap_is_given_back():
     arrays = [np.ones(12_000) for _ in range(1000)]  # 96 kB each: below what is mapped by itself
     last = arrays[-1]

@@ -69,12 +69,9 @@ def test_a_step_that_goes_too_far_is_taken_back_to_where_p_is_lower(noisy):
     away = free_samples._Step(at_best, useless, at_best.duals)
     assert free_samples._step_back(oracle, away, 1.0, 1e-7)[0] is None
     poor = oracle.evaluate(0.7 * best.weights + 0.3 * useless, 1e-7)
-    past = free_samples._Step(poor, np.roll(best.weights, 1), poor.duals)
-    mixed = 0.3 * best.weights + 0.7 * past.weights
-    there = free_samples._Step(poor, mixed, poor.duals)
-    back, length = free_samples._step_back(oracle, there, 1.0, 1e-7)
+    past = free_samples._Step(poor, 0.3 * best.weights + 0.7 * np.roll(best.weights, 1), poor.duals)
+    back, _ = free_samples._step_back(oracle, past, 1.0, 1e-7)
     assert back is not None
-    assert length <= 1.0
     assert back.objective.primal < poor.objective.primal
 
 
@@ -90,7 +87,7 @@ def test_too_many_free_samples_are_solved_for_in_parts(noisy, monkeypatch):
     monkeypatch.setattr(free_samples, "_MOST_FREE", 60)
     solution = inner.alternate(Choice("features", 0, ""), sets, 1e-2)
     assert max(counts) <= 60
-    assert solution.objective.gap <= 0.1
+    assert solution.objective.gap <= 1e-2
     assert solution.objective.dual <= optimum * (1 + 1e-6) <= solution.objective.primal * (1 + 2e-6)
     assert gap_of(inner, sets, solution) == pytest.approx(solution.objective.gap, abs=1e-5)
 

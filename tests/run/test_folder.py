@@ -82,7 +82,7 @@ def test_a_path_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "file" / "run")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere, so no folder is refused")
 def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ScratchError, match="Permission denied"):
