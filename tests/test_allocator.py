@@ -12,7 +12,9 @@ from mllkm_scale.allocator import give_back
 from mllkm_scale.run.memory import rss_bytes
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to give memory back (malloc_trim)")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim, by which memory is given back"
+)
 def test_memory_that_is_free_within_the_heap_is_given_back():
     arrays = [np.ones(12_000) for _ in range(1000)]  # 96 kB each: below what is mapped by itself
     last = arrays[-1]
