@@ -156,10 +156,16 @@ def test_results_that_are_lost_again_and_again_end_the_pass(client, farm, tmp_pa
     assert time.monotonic() - started < 20
 
 
-def test_a_worker_that_is_paused_is_told_of(own_farm, tmp_path):
+def test_a_worker_that_is_paused_is_told_of(own_farm, tmp_path, until):
     own_farm.start_worker(memory_limit="100MB")  # less than it holds already
+
+    def paused():
+        (worker,) = client.scheduler_info(n_workers=-1)["workers"].values()
+        return worker["status"] == "paused"
+
     with own_farm.client() as client:
         own_farm.settle(client, 1)
+        until(paused, "the worker to be paused")
         crew = DaskCrew(client, tmp_path, timeout_s=2.5)
         with pytest.raises(
             ClusterError, match=r"1 workers are at the scheduler \S+, 1 of them paused for lack of memory"
