@@ -3,13 +3,16 @@
     global:          f_k(x) = <[x, 1], sum_m h_m(x) [w_km, l_km - <c_m, w_km>]>
     component-wise:  f_k(x) = <phi(x), [w_k, l_k]>, phi the explicit features of all kernels
 
-The inner sum is one matrix product for all classes; what is left of a row is one inner product a class.
+The inner sum is one matrix product for all classes; what is left of a row is one inner product a class. For global
+kernels the columns of the products are filled up to a multiple of `EVEN`: BLAS sums what is left over in an order that
+may depend on where in the block a row stands, and then so would its bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,11 +21,12 @@ from numpy.typing import DTypeLike, NDArray
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 
-__all__ = ["ComponentPredictors", "GlobalPredictors", "Predictors", "rows_at_once"]
+__all__ = ["ComponentPredictors", "GlobalPredictors", "Predictors", "filled_up", "rows_at_once"]
 
 Array = NDArray[Any]
 _SUMS_BYTES = 16 << 20  # of the inner sums of a block of rows
 _LEAST_ROWS, _MOST_ROWS = 32, 1024
+EVEN = 16
 
 
 def rows_at_once(n_classes: int, n_features: int) -> int:
@@ -64,7 +68,8 @@ class GlobalPredictors:
     origin: Array  # (d,), in double precision
     anchors: Array  # (s, d), less the origin
     gammas: Array  # (s,)
-    table: Array  # (s, K, d + 1): w_km, and l_km - <c_m, w_km>
+    flat: Array  # (s, K (d + 1)), filled up: w_km, and l_km - <c_m, w_km>
+    n_functions: int
 
     @classmethod
     def of(
@@ -73,31 +78,53 @@ class GlobalPredictors:
         """From anchors (s, d), gammas (s,), coef (K, s, d) and local_coef (K, s)."""
         origin = anchors.mean(axis=0)
         (K, s, d), relative = coef.shape, anchors - origin
-        table = np.empty((s, K, d + 1), dtype)
-        table[:, :, :d] = coef.transpose(1, 0, 2)
-        table[:, :, d] = (local_coef - np.einsum("ksd,sd->ks", coef, relative)).T
-        return cls(map, origin, relative.astype(dtype), gammas.astype(dtype), table)
+        flat = np.zeros((s, filled_up(K * (d + 1))), dtype)
+        made = cls(map, origin, relative.astype(dtype), gammas.astype(dtype), flat, K)
+        made.table[:, :, :d] = coef.transpose(1, 0, 2)
+        made.table[:, :, d] = (local_coef - np.einsum("ksd,sd->ks", coef, relative)).T
+        return made
+
+    @property
+    def table(self) -> Array:
+        """(s, K, d + 1)."""
+        (s, d), K = self.anchors.shape, self.n_functions
+        return self.flat[:, : K * (d + 1)].reshape(s, K, d + 1)
 
     def decide(self, X: Array) -> Array:
         """f (rows, K) in double precision, computed in that of the table."""
-        s, K, width = self.table.shape
-        flat = self.table.reshape(s, K * width)
+        _, K, width = self.table.shape
         F = np.empty((len(X), K))
         height = rows_at_once(K, width - 1)
         for start in range(0, len(X), height):
             Z = self.relative(X[start : start + height])
-            sums = self.bumps(Z) @ flat
+            sums = (self.bumps(Z) @ self.flat)[:, : K * width]
             F[start : start + height] = np.einsum("ikd,id->ik", sums.reshape(len(Z), K, width), Z)
         return F
 
     def relative(self, X: Array) -> Array:
         """Rows [x - origin, 1] in the precision of the table."""
-        Z = np.empty((len(X), self.table.shape[2]), self.table.dtype)
+        Z = np.empty((len(X), self.anchors.shape[1] + 1), self.flat.dtype)
         np.subtract(X, self.origin, out=Z[:, :-1], casting="same_kind")
         Z[:, -1] = 1.0
         return Z
 
     def bumps(self, Z: Array) -> Array:
         """h (rows, s) of rows as `relative` gives them."""
-        H = squared_distances(Z[:, :-1], self.anchors)
-        return bumps(self.map, H, self.gammas, out=H)
+        anchors, gammas = self._filled_up
+        H = squared_distances(Z[:, :-1], anchors)
+        return bumps(self.map, H, gammas, out=H)[:, : len(self.gammas)]
+
+    @cached_property
+    def _filled_up(self) -> tuple[Array, Array]:
+        """Anchors and gammas, with some more at the origin."""
+        more = filled_up(len(self.gammas)) - len(self.gammas)
+        return np.pad(self.anchors, ((0, more), (0, 0))), np.pad(self.gammas, (0, more), constant_values=1.0)
+
+
+def filled_up(n_columns: int) -> int:
+    """Columns of a product with so many that are wanted.
+
+    >>> filled_up(340), filled_up(352)
+    (352, 352)
+    """
+    return -(-n_columns // EVEN) * EVEN

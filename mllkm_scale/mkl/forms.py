@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mllkm_scale.gram.lean import KERNELS_AT_ONCE
+from mllkm_scale.kernels.distances import ROW_BLOCK
+from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
 from mllkm_scale.mkl.restricted import PANEL
 
 __all__ = [
@@ -117,11 +119,14 @@ def feature_bytes(sizes: InnerSizes) -> int:
 
 
 def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
-    """Rows of the classes whose SVMs are solved at a time, and a tile in the making; the store takes what is left."""
-    per_kernel = 2 * (sizes.features + 1) if sizes.componentwise else 6
+    """Rows of the classes whose SVMs are solved at a time, a tile and forms in the making; the store takes the rest."""
     tile_rows = min(tile_rows, sizes.largest)
-    making = tile_rows * sizes.kernels * per_kernel + 4 * tile_rows**2
-    return _F * THREADS * (sizes.largest * sizes.features + making)
+    making = tile_rows * sizes.kernels * _F * (6 * (sizes.features + 1) if sizes.componentwise else 6)
+    if sizes.componentwise:
+        making = min(making, 6 * FEATURE_BLOCK_BYTES)
+    forms = 5 * min(TASK_BYTES, _F * min(ROW_BLOCK, sizes.largest) * sizes.kernels)
+    rows = sizes.largest * sizes.features
+    return min(THREADS, len(sizes.working)) * (_F * (rows + 4 * tile_rows**2) + making + forms)
 
 
 def feature_flops(sizes: InnerSizes) -> float:

@@ -27,13 +27,15 @@ Array = NDArray[Any]
 
 _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
 _SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held
+_JOINT = 0.6  # of the tolerance, for the interior point
 _LEAST_EPOCHS = 5  # of them, after which duals are at their bounds, and not near
 _NEAR = 0.05  # gap below which a solution is near, if that is not less than what is known
 _PATIENCE = 8  # steps in which less is gained than a hundredth of the gap
 _MOST_FREE = 5000  # of a class at a time: the time of a step is the cube of it
 _FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
+_SHARE = 0.05  # of the weight, for kernels that have none
 _BACK = 3.0  # by which a step that is too long is divided
-_SHORTEST = 0.01
+_FARTHEST, _SHORTEST = 0.95, 0.01  # parts of a step
 
 
 class JointSolver(Protocol):
@@ -54,9 +56,9 @@ class _Step:
     duals: list[Array]
 
     def part(self, length: float) -> tuple[Array, list[Array]]:
-        """Weights and duals at this part of the way."""
+        """Weights and duals at this part of the way, which is not all of it: SVMs should answer to every kernel."""
+        length = min(length, _FARTHEST)
         weights = self.start.weights + length * (self.weights - self.start.weights)
-        weights = np.where(weights < 1e-7 * weights.max(), 0.0, weights)
         duals = [a + length * (b - a) for a, b in zip(self.start.duals, self.duals, strict=True)]
         return weights / weights.sum(), duals
 
@@ -65,15 +67,15 @@ def free_samples_mkl(
     oracle: Oracle, joint: JointSolver, weights: Array, tol: float, *, poll: Callable[[], None] = lambda: None
 ) -> Solution:
     """From the given weights and the duals of the oracle to the relative gap `tol`."""
-    weights = weights / weights.sum() if weights.any() else np.full(len(weights), 1.0 / len(weights))
-    now = best = oracle.evaluate(weights, max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    now = oracle.evaluate(_with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
     rng = np.random.default_rng(0)
     known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
-    while best.objective.gap > tol and idle < _PATIENCE:
+    while best is None or (best.objective.gap > tol and idle < _PATIENCE):
         poll()
         while max(int(mask.sum()) for mask in free) > _MOST_FREE:
             free = _thinned(free, rng)
-        duals, joint_tol = [part.copy() for part in now.duals], max(0.3 * tol, 0.03 * known.gap)
+        duals, joint_tol = [part.copy() for part in now.duals], max(_JOINT * tol, 0.03 * known.gap)
         following = joint(now.weights, duals, free, joint_tol)
         if following is None:
             if max(int(mask.sum()) for mask in free) <= _FEW:
@@ -82,22 +84,35 @@ def free_samples_mkl(
             continue
         step, steps = _Step(now, following, duals), steps + 1
         ahead = oracle.evaluate(following, np.inf, start=duals)
-        best = min(best, ahead, key=_gap)
+        best = min(best or ahead, ahead, key=_gap)
         back = None
         if ahead.objective.gap >= max(_NEAR, known.gap):
             length = min(1.0, _BACK * length)
             back, length = _step_back(oracle, step, length, max(_SVM_TOL, tol))
         if back is None:
             wrong = _held_wrongly(ahead, free, oracle.C)
-            if joint_tol <= 0.3 * tol and not any(mask.any() for mask in wrong):
+            if joint_tol <= _JOINT * tol and not any(mask.any() for mask in wrong):
                 break
             now, free = ahead, [mask | more for mask, more in zip(free, wrong, strict=True)]
         else:
             now, free = back, _not_held(back, oracle.C)
-            best = min(best, now, key=_gap)
         before, known = known, _best_known(known, ahead.objective, now.objective)
         idle = 0 if known.gap < 0.99 * before.gap else idle + 1
+    if best is None or best.objective.gap > tol:
+        best = min(best or now, now, key=_gap)
     return Solution(best.weights, np.concatenate(best.duals), best.objective, steps)
+
+
+def _with_a_share(weights: Array) -> Array:
+    """Weights of which kernels without one get a share: samples that matter to these are not held as if they did not.
+
+    A kernel that reaches few samples is large there. Had it no weight, all of these would be at C for it to answer to,
+    and held at C, though the least weight of it would set them free.
+    """
+    new = weights <= 0.0
+    if not new.any() or new.all():
+        return np.where(new, 1.0 / len(weights), weights / max(weights.sum(), np.finfo(float).tiny))
+    return np.where(new, _SHARE / np.count_nonzero(new), (1.0 - _SHARE) * weights / weights.sum())
 
 
 def _step_back(oracle: Oracle, step: _Step, length: float, tol: float) -> tuple[Evaluation | None, float]:

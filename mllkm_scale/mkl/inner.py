@@ -42,6 +42,7 @@ from mllkm_scale.team import Team
 __all__ = ["InnerMKL"]
 
 Array = NDArray[Any]
+_BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
 _FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
 
@@ -103,7 +104,7 @@ class InnerMKL:
         with self.team.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as team:
             blocks = make(sets, held or [None] * len(sets.rows), team)
             problem = RestrictedProblem(blocks, sets.C, team, lean=choice.form == "lean", held=samples)
-            return interior_point(problem, tol, near=near, poll=self.poll)
+            return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
 
     def dense_blocks(self, sets: WorkingSets, held: Sequence[Held | None], team: Team) -> list[Block]:
         """The classes, each with its rows and maps."""

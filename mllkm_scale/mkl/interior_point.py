@@ -31,7 +31,7 @@ _CORRECTORS = 5  # at most, after Mehrotra's
 _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more
 _GAIN = 0.02  # of the step that a corrector must bring
 _LEAST, _MOST = 0.1, 10.0  # products outside of these shares of the target are corrected
-_DOUBTFUL = (1.0, 0.1, 0.01)  # weights below these shares of their slacks are left out, if the gap allows
+_DOUBTFUL = np.geomspace(1.0, 1e-4, 13)  # weights below these shares of their slacks are left out, if the gap allows
 _EXPONENT = 3  # of the share of the products that the affine direction leaves
 
 
@@ -39,6 +39,7 @@ def interior_point(
     problem: RestrictedProblem,
     tol: float,
     *,
+    pure_tol: float = 0.0,
     max_steps: int = 80,
     near: tuple[Array, Array] | None = None,
     poll: Callable[[], None] = lambda: None,
@@ -47,22 +48,30 @@ def interior_point(
 
     Parameters
     ----------
+    pure_tol : float
+        Kernels whose weights are about to vanish are left out while the gap is at most this, or `tol` if that is more.
     near : (weights, duals), optional
         The solution of a problem with fewer kernels or samples, zero for those that are new: a start from there takes
         fewer steps, and if it should lead nowhere, a start from afar follows.
     poll : callable
         Called before each step; may raise to end it.
     """
+    pure_tol = max(tol, pure_tol)
     found: list[Solution] = []
     if near is not None and near[0].any() and near[1].any():
-        found.append(_follow(problem, warm_start(problem, *near), tol, max_steps, poll))
-    if not found or found[0].objective.gap > tol:
-        found.append(_follow(problem, cold_start(problem), tol, max_steps, poll))
+        found.append(_follow(problem, warm_start(problem, *near), tol, pure_tol, max_steps, poll))
+    if not found or found[0].objective.gap > pure_tol:
+        found.append(_follow(problem, cold_start(problem), tol, pure_tol, max_steps, poll))
     return min(found, key=lambda solution: solution.objective.gap)
 
 
 def _follow(
-    problem: RestrictedProblem, point: Iterate, tol: float, max_steps: int, poll: Callable[[], None]
+    problem: RestrictedProblem,
+    point: Iterate,
+    tol: float,
+    pure_tol: float,
+    max_steps: int,
+    poll: Callable[[], None],
 ) -> Solution:
     """The way from a point to the solution; the best point seen is returned."""
     U, q = problem.moments(point.duals)
@@ -73,7 +82,7 @@ def _follow(
         if best is None or solution.objective.gap < best.objective.gap:
             best = solution
         if solution.objective.gap <= tol:
-            return _purified(problem, point, (U, q), tol, solution)
+            return _purified(problem, point, (U, q), pure_tol, solution)
         if step_number == max_steps:
             break
         try:
@@ -198,7 +207,22 @@ class Newton:
         return np.asarray(self.Y.T @ np.concatenate([dtrmv(L, x[part], lower=1, trans=1) for L, part in parts]))
 
     def inverse(self, right: Array) -> Array:
-        """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, by Woodbury."""
+        """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, and once more to what is left over.
+
+        Near the solution some beta / s are huge, and Woodbury's difference loses digits: these are got back.
+        """
+        z = self._woodbury(right)
+        return z + self._woodbury(right - self._product(z))
+
+    def _product(self, z: Array) -> Array:
+        """The same matrix applied to a vector."""
+        out = self.U_times(self.ratio * self.times_U(z))
+        for L, part in zip(self.factors, self.problem.slices, strict=True):
+            out[part] += dtrmv(L, dtrmv(L, z[part], lower=1, trans=1), lower=1)
+        return out
+
+    def _woodbury(self, right: Array) -> Array:
+        """Its inverse by Woodbury's formula."""
         z = np.empty_like(right)
         for L, part in zip(self.factors, self.problem.slices, strict=True):
             z[part] = solve_triangular(L, right[part], lower=True, check_finite=False)

@@ -77,6 +77,7 @@ class Pricing:
     ) -> None:
         self.data, self.signs, self.grid, self.scanner = data, signs, grid, scanner
         self.solve_flops, self.settings = solve_flops, settings
+        self.n_candidates = settings.n_candidates(signs.shape[1])
 
     def support_of(self, duals: Array) -> tuple[Rows, Array]:
         """Rows of the samples with a nonzero dual in some class, and their signed duals."""
@@ -85,7 +86,7 @@ class Pricing:
 
     def begin_scan(self, state: State, share: Share = ALL) -> Scan:
         """A scan of all kernels, or of a share, for the prices of this state."""
-        return self.scanner.start(lambda: self.support_of(state.prices), self.settings.candidates, share)
+        return self.scanner.start(lambda: self.support_of(state.prices), self.n_candidates, share)
 
     def share(self, state: State) -> Share:
         """The blocks of anchors that a round scans, unless it could be the last one; others in the next round."""
@@ -153,8 +154,8 @@ class Pricing:
         And whether some that are not active violate their constraint.
         """
         ids = np.unique(np.concatenate([state.pool, *(scan.ids for scan in scans)]))
-        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals)
-        best = np.argsort(-values, kind="stable")[: self.settings.candidates]
+        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals, self.scanner.team)
+        best = np.argsort(-values, kind="stable")[: self.n_candidates]
         ids, values = ids[best], values[best]
         return ids, values, bool(((values > seen.threshold) & ~np.isin(ids, solved.active)).any())
 
@@ -162,12 +163,16 @@ class Pricing:
         """The largest q of the active kernels for the prices of a state."""
         if state.prices is state.duals:
             return float(seen.active_forms.max())
-        return float(self.grid.take(state.active).quadratic_forms(*self.support_of(state.prices)).max())
+        return float(self.active_forms(state).max())
+
+    def active_forms(self, state: State) -> Array:
+        """q of the active kernels for the prices of a state."""
+        return self.grid.take(state.active).quadratic_forms(*self.support_of(state.prices), self.scanner.team)
 
     def dual_bound(self, state: State) -> float:
         """D of F5 by a scan of all kernels for the prices of this state."""
-        forms = self.grid.take(state.active).quadratic_forms(*self.support_of(state.prices))
-        return dual_value(state, max(self.begin_scan(state).result().maximum, float(forms.max())))
+        largest = float(self.active_forms(state).max())
+        return dual_value(state, max(self.begin_scan(state).result().maximum, largest))
 
 
 def dual_value(state: State, largest: float) -> float:

@@ -38,11 +38,11 @@ Array = NDArray[Any]
 
 _LOOSEST = 1e-2  # inner tolerance
 _FALLS = 1e-4  # of the primal value: what counts as progress
-_ENOUGH = 500  # working samples of a class, by which noise is told
-_AT_BOUND = 0.9  # of the box: the interior point stays off it
+_ENOUGH = 300  # working samples of a class, by which noise is told
+_FEW = 0.25  # of all samples
 _SMOOTH = 0.5  # share of the prices before in those of a round
 _NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
-_STAGE_GAP = 0.1  # at which the next stage begins, unless it is the last
+_STAGE_GAP = 0.05  # at which the next stage begins, unless it is the last
 _STAGE_FALLS = 0.01  # of P over all samples: a stage that lowers it by less has taught what it can
 
 
@@ -68,7 +68,7 @@ class SequentialMKL:
         settings: Settings,
     ) -> None:
         self.data, self.signs, self.grid = data, signs, grid
-        self.crew, self.inner, self.settings = crew, inner, settings
+        self.crew, self.inner, self.settings, self.team = crew, inner, settings, scanner.team
         self.pricing = Pricing(data, signs, grid, scanner, lambda state: inner.flops(self.sets(state)), settings)
         self.stages = Stages(data.n_rows, settings.seed)
 
@@ -127,7 +127,8 @@ class SequentialMKL:
         )
         first = state.in_play < state.stage  # round of a stage: some samples within the margin are not at work
         falls = first or certificate.primal < (1.0 - _STAGE_FALLS) * state.best_primal
-        stage_done = self.covers_stage(solved, seen) and (stage_gap <= _STAGE_GAP or not falls)
+        near = priced.priced and stage_gap <= _STAGE_GAP  # of what no scan has priced, too little is known
+        stage_done = self.covers_stage(solved, seen) and (near or not falls)
         if not solved.last_stage and self.tame(solved, seen):
             following = replace(following, stage=self.stages.n_rows)
         elif not solved.last_stage and (stage_done or not grew or following.stalled):
@@ -201,7 +202,7 @@ class SequentialMKL:
         """Pass over all samples."""
         support, signed_duals = self.pricing.support_of(state.duals)
         active = self.grid.take(state.active)
-        forms = active.quadratic_forms(support, signed_duals)
+        forms = active.quadratic_forms(support, signed_duals, self.team)
         weighted = state.weights > 0
         norm = float(state.weights @ np.sqrt(forms))
         used, weights = active.take(weighted), state.weights[weighted]
@@ -248,11 +249,10 @@ class SequentialMKL:
         new = priced.ids[priced.values > seen.threshold]
         new = new[~np.isin(new, state.active)]
         rng = np.random.default_rng([self.settings.seed, state.round, 1])
-        witnesses = max(100, self.settings.witnesses // self.signs.shape[1])
-        rows = np.sort(rng.permutation(len(seen.support))[:witnesses])
+        rows = np.sort(rng.permutation(len(seen.support))[: self.settings.n_witnesses(self.signs.shape[1])])
         if not len(new) or not len(rows):
             return state
-        responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals)
+        responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals, self.team)
         most = self.settings.insertions * (9 + self.signs.shape[1]) // 10
         new = new[diverse(responses, most)]
         weights = np.concatenate([state.weights, np.zeros(len(new))])
@@ -277,15 +277,12 @@ class SequentialMKL:
         return bool(np.count_nonzero(within & ~state.working) <= np.count_nonzero(state.working))
 
     def tame(self, state: State, seen: Seen) -> bool:
-        """Whether the data are not noisy: with enough samples at work, less than half of the duals are at their bound.
+        """Whether the data are not noisy: with enough samples at work, few of all are within the margin.
 
-        Then of all samples few matter, and they come one round after the other.
+        Then few matter, and they come one round after the other.
         """
-        if state.working.sum(axis=0).max() < _ENOUGH and not self.covers_stage(state, seen):
-            return False
-        box = self.stages.box(state.in_play, self.settings.C)
-        at_bound = np.count_nonzero(state.duals >= _AT_BOUND * box)
-        return bool(2 * at_bound < np.count_nonzero(state.duals))
+        enough = state.working.sum(axis=0).max() >= _ENOUGH or self.covers_stage(state, seen)
+        return bool(enough and np.count_nonzero(seen.margins < 1.0) < _FEW * seen.margins.size)
 
     def next_stage(self, state: State, seen: Seen) -> State:
         """More samples in play: all that are not well beyond the margin become working samples at once."""

@@ -4,7 +4,7 @@ A random part of n_s of the n samples, with the box C n / n_s in the place of C,
 its problem is about that of the whole, and so are its weights. Kernels are found and weighted where that is cheap; the
 last stage, which has all samples, starts near its end. Duals of a stage times n_s / n are feasible for all samples.
 
-That is for noisy data, of which about half the samples may be support vectors. Of others few samples matter, and the
+That is for noisy data, of which half the samples or more may be support vectors. Of others few samples matter, and the
 working sets find them among all: from the first stage they go to the last.
 """
 

@@ -24,13 +24,21 @@ class Settings:
     tol: float = 0.01
     seed: int = 0
     insertions: int = 100  # kernels inserted in a round, at most; a tenth more for each further class
-    candidates: int = 1000  # violators looked at to choose them from
+    candidates: int = 4000  # violators looked at to choose them from, for one class; a quarter at least for several
     first_samples: int = 200  # working samples of a class in the first round
-    margin: float = 1.1  # samples with y f(x) beyond it leave the working set
-    witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared
-    near: float = 0.1  # a kernel of zero weight stays while its q is so near to the largest
+    margin: float = 1.4  # samples with y f(x) beyond it leave the working set
+    witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared, at most
+    near: float = 0.05  # a kernel of zero weight stays while its q is so near to the largest
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
+
+    def n_candidates(self, n_classes: int) -> int:
+        """Violators looked at: those of one class crowd, so that few of many are unlike each other."""
+        return max(self.candidates // 4, self.candidates // n_classes)
+
+    def n_witnesses(self, n_classes: int) -> int:
+        """Support vectors on which their responses are compared: enough for a cosine."""
+        return min(max(100, self.witnesses // n_classes), 500)
 
     @property
     def negligible(self) -> float:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.kernels.predictors import GlobalPredictors
+from mllkm_scale.kernels.predictors import GlobalPredictors, filled_up
 from mllkm_scale.model.blocks import Rows, plan_blocks
 from mllkm_scale.model.decision import decide
 
@@ -69,7 +69,7 @@ class SinglePrecision:
     """Predictors in single precision, with what a bound on their error is made of."""
 
     predictors: GlobalPredictors
-    columns: Array  # (s, K (d + 1) + 6): the table of the predictors, and what bounds its error
+    columns: Array  # (s, K (d + 1) + 6), filled up: the table of the predictors, and what bounds its error
     unit: float  # what the columns were divided by
     lost: tuple[float, float]  # what tiny bumps and coefficients add to the error: times |x|, and at least
     block_rows: int
@@ -81,7 +81,7 @@ class SinglePrecision:
         sums = self.predictors.bumps(Z) @ self.columns
         F = np.einsum("ikd,id->ik", sums[:, : K * width].reshape(len(Z), K, width), Z)
         squared = np.einsum("ij,ij->i", Z[:, :-1], Z[:, :-1])
-        w, l, wg, lg, wc, lc = sums[:, K * width :].T
+        w, l, wg, lg, wc, lc = sums[:, K * width : K * width + 6].T
         length = np.sqrt(squared)
         bound = _SUMS * (length * w + l) + _DISTANCE * (squared * (length * wg + lg) + length * wc + lc)
         error = _UNIT * bound.astype(np.float64) + self.lost[0] * length + self.lost[1]
@@ -104,5 +104,6 @@ def single_precision(model: Model) -> SinglePrecision | None:
     g, c = predictors.gammas, np.einsum("ij,ij->i", predictors.anchors, predictors.anchors)
     flat = predictors.table.reshape(model.n_kernels, -1)
     columns = np.concatenate([flat, np.stack([w, l, w * g, l * g, w * g * c, l * g * c], axis=1)], axis=1)
+    columns = np.pad(columns, ((0, 0), (0, filled_up(columns.shape[1]) - columns.shape[1])))
     lost = _LOST * float(w.sum() + len(w)), _LOST * float(l.sum() + len(l))
     return SinglePrecision(predictors, np.ascontiguousarray(columns, np.float32), unit, lost, blocks.rows)

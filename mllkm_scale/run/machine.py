@@ -73,7 +73,7 @@ def make_machine(
     )
     settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap, pricing=params.pricing)
     dtype = scan_dtype(params.tol, params.componentwise)
-    scanner = Scanner(problem.grid, crew, dtype, plan.support_bytes, scratch_dir)
+    scanner = Scanner(problem.grid, crew, dtype, plan.support_bytes, scratch_dir, team)
     return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.kernels.distances import ROW_BLOCK
-from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, kernels_at_once
+from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES, kernels_at_once
+from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
 from mllkm_scale.kernels.predictors import rows_at_once
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.run.sizes import Sizes
 from mllkm_scale.scan.component_sizes import component_bytes
-from mllkm_scale.scan.work import block_bytes, component_block_bytes
+from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_walk_bytes
 
 __all__ = [
     "EXPECTED_KERNELS",
@@ -25,6 +26,7 @@ __all__ = [
     "expected_support",
     "preparing_bytes",
     "scan_bytes",
+    "scanned_bytes",
     "support_bytes_within",
 ]
 
@@ -56,18 +58,17 @@ def preparing_bytes(sizes: Sizes, threads: int) -> int:
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:
     """The largest of what the passes take in turn, beside the support that a round keeps.
 
-    Rows of the support take `support_bytes` at most, but for the tables of component-wise kernels all are needed.
+    Rows of the support take `support_bytes` at most, with their tables if the kernels are component-wise.
     """
     n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
     gathered = min(n_support * d * sizes.itemsize, support_bytes)
     kept = gathered + n_support * (K * 16 + 8)
-    scanned = n_support * d * sizes.scan_itemsize
-    scanned = scanned if sizes.componentwise else min(scanned, support_bytes)
+    scanned = scanned_bytes(sizes, support_bytes)
     passes = max(
         gathered + scanned,
-        scanned + blocks_bytes(sizes, threads),
-        gathered + _evaluating_bytes(sizes),
-        _comparing_bytes(sizes),
+        scanned + blocks_bytes(sizes, threads, support_bytes),
+        gathered + _evaluating_bytes(sizes, threads),
+        _comparing_bytes(sizes, threads),
         _deciding_bytes(sizes, threads),
     )
     return max(kept + passes, _normalising_bytes(sizes, threads))
@@ -78,22 +79,24 @@ def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:
     return max(LEAST_SUPPORT_BYTES, (inner_bytes - scan_bytes(sizes, sizes.threads, 0)) // 3)
 
 
-def _evaluating_bytes(sizes: Sizes) -> int:
-    """Candidates of up to three scans, whose q is evaluated in double precision, some at a time."""
+def _evaluating_bytes(sizes: Sizes, threads: int) -> int:
+    """Candidates of up to three scans, whose q is evaluated in double precision, some at a time, by all threads."""
     d, K = sizes.n_features, sizes.n_outputs
-    candidates = min(3 * Settings.candidates, sizes.n_anchors)
+    candidates = min(3 * Settings().n_candidates(K), sizes.n_anchors)
     at_once = min(candidates, kernels_at_once(d, K))
-    if sizes.componentwise:
-        return 8 * candidates * d * 2 + 8 * at_once * (K + 2) * (d + 1) + 4 * FEATURE_BLOCK_BYTES
     rows = min(sizes.n_rows, ROW_BLOCK)
-    return 8 * (candidates * d * 2 + at_once * (K + 2) * (d + 1) + rows * (4 * at_once + 2 * d))
+    made = max(TASK_BYTES, 8 * rows * (d + 1)) if sizes.componentwise else TASK_BYTES
+    task = 5 * made + 8 * rows * d
+    if sizes.componentwise:
+        task = max(task, 4 * FEATURE_BLOCK_BYTES // threads)
+    return 8 * (candidates * d * 2 + at_once * (K + 2) * (d + 1) + 2 * rows * d) + threads * task
 
 
-def _comparing_bytes(sizes: Sizes) -> int:
+def _comparing_bytes(sizes: Sizes, threads: int) -> int:
     """Responses of candidates, as they are and normalised."""
-    candidates = min(Settings.candidates, sizes.n_anchors)
-    witnesses = max(100 * sizes.n_outputs, Settings.witnesses)
-    return _evaluating_bytes(sizes) + 8 * 2 * candidates * min(witnesses, sizes.n_rows * sizes.n_outputs)
+    candidates = min(Settings().n_candidates(sizes.n_outputs), sizes.n_anchors)
+    witnesses = min(Settings().n_witnesses(sizes.n_outputs), sizes.n_rows) * sizes.n_outputs
+    return _evaluating_bytes(sizes, threads) + 8 * 2 * candidates * witnesses
 
 
 def _deciding_bytes(sizes: Sizes, threads: int) -> int:
@@ -118,10 +121,24 @@ def _normalising_bytes(sizes: Sizes, threads: int) -> int:
     return rows * sizes.n_features * (8 + sizes.itemsize) + threads * block
 
 
-def blocks_bytes(sizes: Sizes, threads: int) -> int:
+def scanned_bytes(sizes: Sizes, support_bytes: int) -> int:
+    """The support as it is scanned: its rows, with the tables of component-wise kernels; or what is not in a file."""
+    rows = expected_support(sizes) * sizes.n_features * sizes.scan_itemsize
+    if not sizes.componentwise:
+        return min(rows, support_bytes)
+    whole = rows + component_bytes(*_component_sizes(sizes))
+    return whole if whole <= support_bytes else 0
+
+
+def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
     """What is made of the support and the anchors to scan in so many threads."""
-    n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
+    d, K = sizes.n_features, sizes.n_outputs
     if not sizes.componentwise:
         return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize)
-    tables = component_bytes(n_support, d, K, sizes.map, sizes.n_gammas)
-    return tables + threads * component_block_bytes(d, K, sizes.n_gammas)
+    if scanned_bytes(sizes, support_bytes):
+        return threads * component_block_bytes(d, K, sizes.n_gammas)
+    return threads * component_walk_bytes(sizes.n_anchors, *_component_sizes(sizes))
+
+
+def _component_sizes(sizes: Sizes) -> tuple[int, int, int, MapName, int]:
+    return expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas

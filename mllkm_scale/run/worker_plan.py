@@ -11,6 +11,7 @@ from mllkm_scale.run.pass_bytes import (
     expected_kernels,
     expected_support,
     preparing_bytes,
+    scanned_bytes,
 )
 from mllkm_scale.run.sizes import Sizes
 
@@ -24,11 +25,12 @@ def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[s
     """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
     n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
     kernels = expected_kernels(sizes)
-    rows_bytes = n_support * 2 * d * 8 if sizes.componentwise else min(n_support * 2 * d * 8, 2 * support_bytes)
+    read_bytes = min(n_support * d * 8, support_bytes)
+    rows_bytes = read_bytes + max(read_bytes, scanned_bytes(sizes, support_bytes))
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = max(
-        blocks_bytes(sizes, threads),
+        blocks_bytes(sizes, threads, support_bytes),
         threads * (min(features, 64 << 20) + 3 * chunk_bytes(sizes)),
         threads * preparing_bytes(sizes, 1),
         threads * ((64 << 20) if sizes.componentwise else (16 << 20)),

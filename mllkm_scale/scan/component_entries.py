@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,18 +28,16 @@ class Entries:
     n_samples: int
 
     @classmethod
-    def of(cls, X: Array, signed_duals: Array) -> list[Entries]:
-        """The entries of every column."""
+    def of(cls, columns: Iterable[Array], signed_duals: Array) -> Iterator[Entries]:
+        """The entries of every column, one after the other."""
         rows, classes = np.nonzero(signed_duals)
         duals = signed_duals[rows, classes].astype(np.float64)
         classes = classes.astype(np.uint32)  # numba checks no sign of an unsigned index
         n_classes, n_samples = signed_duals.shape[1], len(np.unique(rows))
-        columns = []
-        for column in X.T:
+        for column in columns:
             points = column[rows].astype(np.float64)
             order = np.argsort(points, kind="stable")
-            columns.append(cls(points[order], classes[order], duals[order], n_classes, n_samples))
-        return columns
+            yield cls(points[order], classes[order], duals[order], n_classes, n_samples)
 
     def __len__(self) -> int:
         return len(self.points)

@@ -3,7 +3,7 @@
 global (F1):     V = (H * a)^T X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product for each
                  gamma and class; the distances are shared by all gammas and classes. Of the maps that vanish beyond
                  a radius, kernels that reach few samples are summed over these alone
-component-wise:  one-dimensional sums (F4), from tables that are made once for a support
+component-wise:  one-dimensional sums (F4), from tables of the columns of the support
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def scan_blocks(
     """The same for several blocks of anchors, in one walk over the support; each has the bits that it has alone."""
     blocks = [support.relative(anchors) for anchors in blocks]
     if family.componentwise:
-        forms = [_component_forms(family, anchors, gammas, support) for anchors in blocks]
+        forms = support.component_sums(family.map, gammas).forms_of_blocks(blocks, family.local_bias)
     elif falls_exponentially(family.map):
         forms = _global_forms(family, blocks, gammas, support)
     else:
@@ -97,7 +97,3 @@ def _add_products(V: Array, map: MapName, t: Array, gammas: Array, part: Support
         product = buffers.get("product", (G * B, width), t.dtype)
         np.matmul(H.reshape(-1, G * B).T, part.factor(k), out=product)
         V[k] += product.reshape(G, B, width)
-
-
-def _component_forms(family: Family, anchors: Array, gammas: Array, support: Support) -> Array:
-    return support.component_sums(family.map, gammas).forms(anchors, family.local_bias)

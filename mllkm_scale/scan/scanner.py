@@ -21,9 +21,11 @@ from mllkm_scale.crew import Crew, Pass, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.scan.best import Best
-from mllkm_scale.scan.row_file import RowFile, new_file
+from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.row_file import new_file
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import Scales, ScanWork, block_height, blocks_of_unit, scan_flops
+from mllkm_scale.team import Team
 
 __all__ = ["ALL", "Scan", "ScanResult", "Scanner", "Share"]
 
@@ -63,8 +65,9 @@ ALL = Share()
 class Scanner:
     """Scans the grid, or a share of it; the answer does not depend on who is in the crew.
 
-    Support rows of more than `support_bytes` are put into a file of the crew's folder, or else of `scratch_dir`, and
-    are read from there, unless the kernels are component-wise; the bits are the same.
+    Support rows of more than `support_bytes`, or component-wise rows and tables of more, are put into a file of the
+    crew's folder, or else of `scratch_dir`, and are read from there; the bits are the same. Whoever scans, the best
+    candidates are evaluated again by the threads of `team`.
     """
 
     def __init__(
@@ -74,7 +77,9 @@ class Scanner:
         dtype: DTypeLike = np.float32,
         support_bytes: float = math.inf,
         scratch_dir: Path | None = None,
+        team: Team | None = None,
     ) -> None:
+        self.team = team or Team()
         self.grid, self.crew, self.dtype = grid, crew or ThreadCrew(), np.dtype(dtype)
         self.support_bytes, self.scratch_dir = support_bytes, scratch_dir
         self.scales = self.crew.share("scales", Scales(grid.scales))
@@ -85,13 +90,16 @@ class Scanner:
 
     def support_of(self, X: Rows, signed_duals: Array) -> Support:
         """Rows and duals as they are scanned."""
-        size_bytes = len(X) * self.grid.anchors.n_features * self.dtype.itemsize
-        if self.grid.family.componentwise or size_bytes <= self.support_bytes:
+        family, d, K = self.grid.family, self.grid.anchors.n_features, signed_duals.shape[1]
+        size_bytes = len(X) * d * self.dtype.itemsize
+        if family.componentwise:
+            size_bytes += component_bytes(len(X), d, K, family.map, len(self.grid.gammas))
+        if size_bytes <= self.support_bytes:
             return Support.of(X, signed_duals, self.dtype)
         folder = self.crew.folder or self.scratch_dir or Path(tempfile.gettempdir())
         file = new_file(folder, "support")
         try:
-            return Support.of(X, signed_duals, self.dtype, file)
+            return Support.of(X, signed_duals, self.dtype, file, by_column=family.componentwise)
         except BaseException:
             file.unlink(missing_ok=True)
             raise
@@ -117,7 +125,7 @@ class Scan:
     def _begin(self) -> Pass[Best]:
         grid, crew = self.scanner.grid, self.scanner.crew
         support = self.scanner.support_of(*self.gather())
-        self._file = support.rows.path if isinstance(support.rows, RowFile) else None
+        self._file = support.file
         sizes = grid.anchors.n_features, support.signed_duals.shape[1], len(grid.gammas)
         height = block_height(*sizes, grid.family.componentwise)
         share = self.share
@@ -125,7 +133,8 @@ class Scan:
         self._n_kernels = blocks.n_covered * len(grid.gammas)
         n_duals = int(np.count_nonzero(support.signed_duals))
         flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support), n_duals)
-        at_once = 1 if grid.family.componentwise else blocks_of_unit(len(blocks), *sizes, self._file is not None)
+        from_file, componentwise = self._file is not None, grid.family.componentwise
+        at_once = blocks_of_unit(len(blocks), *sizes, from_file=from_file, componentwise=componentwise)
         self._support = crew.share("support", support)
         work = ScanWork(
             family=grid.family,
@@ -161,7 +170,7 @@ class Scan:
         ids, values, rest = best.ids, best.values, best.rest
         if self.scanner.dtype != np.float64 and len(ids):
             X, signed_duals = self.gather()
-            values = self.scanner.grid.take(ids).quadratic_forms(X, signed_duals)
+            values = self.scanner.grid.take(ids).quadratic_forms(X, signed_duals, self.scanner.team)
             order = np.argsort(-values, kind="stable")
             ids, values = ids[order], values[order]
             rest *= 1.0 + _SINGLE_PRECISION_MARGIN

@@ -1,6 +1,7 @@
 """The support of a scan: rows and signed duals, and what is made of them for the anchors.
 
-The rows are in memory, or in a file that is read in runs if they are too many.
+The rows are in memory, or in a file if they are too many: by rows, which are read in runs, or by columns, which
+component-wise kernels read one by one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.picked_rows import Rows
+from mllkm_scale.scan.column_file import ColumnFile, write_columns
 from mllkm_scale.scan.row_file import RowFile, write_rows
 from mllkm_scale.sealed import read_sealed, write_sealed
 
@@ -102,13 +104,21 @@ class Support:
     they can be, and single precision loses least.
     """
 
-    rows: Array | RowFile
+    rows: Array | RowFile | ColumnFile
     signed_duals: Array
     origin: Array
 
     @classmethod
-    def of(cls, X: Rows, signed_duals: Array, dtype: np.dtype[Any], file: Path | None = None) -> Support:
-        """Rows in memory, or in `file`; X is read in runs, and need not be in memory."""
+    def of(
+        cls,
+        X: Rows,
+        signed_duals: Array,
+        dtype: np.dtype[Any],
+        file: Path | None = None,
+        *,
+        by_column: bool = False,
+    ) -> Support:
+        """Rows in memory, or in `file`, there perhaps by column; X is read in runs, and need not be in memory."""
         n, height = len(X), part_rows(signed_duals.shape[1])
         runs = [slice(start, start + height) for start in range(0, n, height)]
         total = sum((X[run].sum(axis=0, dtype=np.float64) for run in runs), np.zeros(X[:0].shape[1]))
@@ -118,13 +128,14 @@ class Support:
             x = X[run]
             return np.subtract(x, origin, out=np.empty(x.shape, dtype), casting="same_kind")
 
-        rows: Array | RowFile
+        rows: Array | RowFile | ColumnFile
         if file is None:
             rows = np.empty((n, len(origin)), dtype)
             for run in runs:
                 rows[run] = centred(run)
         else:
-            rows = write_rows(file, map(centred, runs), (n, len(origin)), dtype, height)
+            write = write_columns if by_column else write_rows
+            rows = write(file, map(centred, runs), (n, len(origin)), dtype, height)
         return cls(rows, np.ascontiguousarray(signed_duals, np.float64), origin)
 
     def __len__(self) -> int:
@@ -141,9 +152,14 @@ class Support:
     @property
     def X(self) -> Array:
         """All rows, if they are in memory."""
-        if isinstance(self.rows, RowFile):
+        if not isinstance(self.rows, np.ndarray):
             raise TypeError("the rows of this support are in a file, and are read in parts")
         return self.rows
+
+    @property
+    def file(self) -> Path | None:
+        """That of the rows, if they are in one."""
+        return None if isinstance(self.rows, np.ndarray) else self.rows.path
 
     def relative(self, anchors: Array) -> Array:
         """Anchors as seen from the origin, in the precision of the rows."""
@@ -157,7 +173,7 @@ class Support:
             if isinstance(rows, RowFile):
                 x = rows.read(i, buffers.get("rows", (len(duals), self.n_features), rows.dtype))
             else:
-                x = rows[start : start + height]
+                x = self.X[start : start + height]
             yield SupportPart(x, duals, buffers, keep)
 
     @property
@@ -170,9 +186,16 @@ class Support:
         return Buffers()
 
     def component_sums(self, map: MapName, gammas: Array) -> ComponentSums:
-        """The tables for component-wise kernels of this map; all threads of a process get the same ones."""
-        from mllkm_scale.scan.component import ComponentSums
+        """The tables for component-wise kernels of this map; all threads of a process get the same ones.
 
+        Of columns in a file they are made in each walk over them, which keeps one at a time.
+        """
+        from mllkm_scale.scan.component import ComponentSums, make_columns
+
+        if isinstance(self.rows, ColumnFile):
+            columns = (self.rows.column(l) for l in range(self.n_features))
+            walk = make_columns(map, columns, self.signed_duals, gammas)
+            return ComponentSums(walk, len(gammas), self.n_classes)
         key = (map, np.asarray(gammas, dtype=np.float64).tobytes())
         with _making:  # one thread makes them, and the others wait for it
             made = self._component_sums.get(key)
@@ -188,17 +211,21 @@ class Support:
         """A sealed file, in which rows that are in a file are named by it."""
         arrays = {"signed_duals": self.signed_duals, "origin": self.origin}
         header: dict[str, Any] = {}
-        if isinstance(self.rows, RowFile):
-            header, arrays["checksums"] = self.rows.header, self.rows.checksums
-        else:
+        if isinstance(self.rows, np.ndarray):
             arrays["rows"] = self.rows
+        else:
+            header, arrays["checksums"] = self.rows.header, self.rows.checksums
         write_sealed(path, kind="Support", version=1, header=header, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         header, arrays = read_sealed(path, kind="Support", version=1, error=ClusterError)
-        rows: Array | RowFile
-        rows = arrays["rows"] if "rows" in arrays else RowFile.of(header, arrays["checksums"])
+        rows: Array | RowFile | ColumnFile
+        if "rows" in arrays:
+            rows = arrays["rows"]
+        else:
+            kind = ColumnFile if "columns_of" in header else RowFile
+            rows = kind.of(header, arrays["checksums"])
         return cls(rows, arrays["signed_duals"], arrays["origin"])
 
     def __getstate__(self) -> dict[str, Any]:

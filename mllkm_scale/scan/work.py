@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.near import near_share
@@ -28,7 +29,9 @@ __all__ = [
     "blocks_at_once",
     "blocks_of_unit",
     "component_block_bytes",
+    "component_blocks_at_once",
     "component_bytes",
+    "component_walk_bytes",
     "scan_dtype",
     "scan_flops",
 ]
@@ -37,6 +40,7 @@ Array = NDArray[Any]
 
 SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes
 COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
+COMPONENT_UNIT_BYTES = 32 << 20  # of the blocks for which columns in a file are walked over
 _LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
 _MOST_BLOCKS = 8  # that walk over the support together
 _LEAST_UNITS = 8  # into which the blocks are divided, if they are few, so that threads have something to share
@@ -86,6 +90,20 @@ def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) ->
     return COMPONENT_HEIGHT * 8 * (4 * n_features + n_gammas * (n_classes + 6))
 
 
+def component_blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
+    """Blocks for which the tables of columns in a file are made: many, so that evaluating them costs more."""
+    return max(1, COMPONENT_UNIT_BYTES // component_block_bytes(n_features, n_classes, n_gammas))
+
+
+def component_walk_bytes(
+    n_anchors: int, n_support: int, n_features: int, n_classes: int, map: MapName, n_gammas: int
+) -> int:
+    """Memory of a thread that walks over columns in a file: its blocks, a column as read and sorted, and its tables."""
+    blocks = min(component_blocks_at_once(n_features, n_classes, n_gammas), -(-n_anchors // COMPONENT_HEIGHT))
+    column = n_support * (1 + n_classes) * 48 + component_bytes(n_support, 1, n_classes, map, n_gammas)
+    return blocks * component_block_bytes(n_features, n_classes, n_gammas) + column
+
+
 def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n_duals: int) -> float:
     """Multiply-adds for an anchor with all its gammas; `n_duals` counts the nonzero duals of all classes."""
     if family.componentwise:
@@ -93,8 +111,12 @@ def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n
     return float(n_support * n_features + n_gammas * (_BUMP_FLOPS * n_support + n_duals * (n_features + 3)))
 
 
-def blocks_of_unit(n_blocks: int, n_features: int, n_classes: int, n_gammas: int, from_file: bool) -> int:
+def blocks_of_unit(
+    n_blocks: int, n_features: int, n_classes: int, n_gammas: int, *, from_file: bool, componentwise: bool
+) -> int:
     """Of a support in a file, as many blocks as may be share a reading; otherwise some less, if there are few."""
+    if componentwise:
+        return component_blocks_at_once(n_features, n_classes, n_gammas) if from_file else 1
     most = blocks_at_once(n_features, n_classes, n_gammas)
     return most if from_file else max(1, min(most, n_blocks // _LEAST_UNITS))
 

@@ -13,6 +13,7 @@ from mllkm_scale.kernels import locally_linear, predictors
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, uses_plain_distance
+from mllkm_scale.team import Team, one_blas_thread
 
 FAMILIES = [Family(name, componentwise, bias) for name, componentwise, bias in product(MAPS, [False, True], [0.0, 0.7])]
 
@@ -232,3 +233,17 @@ def test_stretching_the_data_and_shrinking_gamma_stretches_the_kernel(family, se
     size = np.abs(a).sum() ** 2 * magnitude(X, family.local_bias)
     rounding = precision(family)["atol"] * (1.0 + gamma) * size
     np.testing.assert_allclose(after / factor**2, before, rtol=0, atol=rounding)
+
+
+def test_the_threads_of_a_team_add_up_the_same_bits_in_many_tasks(family, monkeypatch):
+    monkeypatch.setattr(locally_linear, "TASK_BYTES", 100_000)
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(1500, 4)), rng.normal(size=(1500, 2))
+    kernels = family.kernels(rng.normal(size=(70, 4)), np.full(70, 0.3))
+    with one_blas_thread(), Team(3) as team:
+        alone, shared = (kernels.quadratic_forms(X, a, who) for who in (Team(), team))
+        responses = [kernels.responses(X[:5], X, a, who) for who in (Team(), team)]
+    np.testing.assert_array_equal(shared, alone)
+    np.testing.assert_array_equal(*responses)
+    sums = np.einsum("ik,ism->ksm", a, kernels.features(X))
+    np.testing.assert_allclose(alone, np.einsum("ksm,ksm->s", sums, sums), rtol=1e-9)

@@ -92,6 +92,31 @@ def test_too_many_free_samples_are_solved_for_in_parts(noisy, monkeypatch):
     assert gap_of(inner, sets, solution) == pytest.approx(solution.objective.gap, abs=1e-5)
 
 
+def test_samples_near_a_kernel_that_has_no_weight_yet_are_not_held(noisy, monkeypatch):
+    """It is large for the few samples that it reaches: at C, where the others leave them, its q would be enormous."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(330, 3))
+    X[300:] = 6.0 + 0.3 * X[300:]
+    signs = np.where(X[:, 0] * X[:, 1] + rng.normal(size=330) > 0, 1.0, -1.0)[:, None]
+    signs[300:] = -1.0
+    family, gammas = Family("gaussian", False, 0.5), np.full(11, 0.1)
+    kernels = family.kernels(np.vstack([X[:10], X[300:301]]), gammas)
+    kernels = family.kernels(kernels.anchors, gammas, 1.0 / kernels.diagonals(X).mean(axis=0))
+    weights = np.append(np.full(10, 0.1), 0.0)
+    sets = WorkingSets(kernels, weights, [np.arange(330)], [np.zeros(330)], 5.0)
+    inner, masks, plain = InnerMKL(Dataset.from_arrays(X), signs, 10**9), [], InnerMKL.solve_free
+
+    def watched(self, sets, weights, duals, free, tol):
+        masks.append(free[0].copy())
+        return plain(self, sets, weights, duals, free, tol)
+
+    monkeypatch.setattr(InnerMKL, "solve_free", watched)
+    solution = inner.alternate(Choice("features", 0, ""), sets, 1e-3)
+    assert solution.weights[10] > 0.0
+    assert masks[0][300:].mean() > 0.5
+    assert gap_of(inner, sets, solution) <= 1e-3 * (1 + 1e-3)
+
+
 def test_where_no_free_samples_fit_the_weights_follow_a_first_order_rule(noisy, monkeypatch):
     inner, sets, optimum = noisy
     monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)

@@ -78,7 +78,7 @@ import json, sys
 import h5py
 import numpy as np
 from mllkm_scale import Dataset, train
-path, folder = sys.argv[1:]
+path, folder, componentwise = sys.argv[1], sys.argv[2], sys.argv[3] == "component-wise"
 n, d, step = 270_000, 320, 10_000
 rng = np.random.default_rng(0)
 with h5py.File(path, "w") as file:
@@ -89,15 +89,17 @@ with h5py.File(path, "w") as file:
 with Dataset.open(path) as dataset:
     size = dataset.n_rows * dataset.n_features * 8
     result = train(
-        dataset, memory_budget="620MB", scratch_dir=folder, anchors=40, max_rounds=2, tol=0.05
+        dataset, memory_budget="620MB", scratch_dir=folder, anchors=40, max_rounds=2, tol=0.05,
+        componentwise=componentwise,
     )
 print(json.dumps([size, result.peak_bytes, result.plan.budget_bytes, result.plan.in_memory]))
 """
 
 
 @pytest.mark.slow
-def test_data_larger_than_the_budget_are_trained_on_within_it(tmp_path):
-    command = [sys.executable, "-c", LARGE, str(tmp_path / "train.h5"), str(tmp_path / "scratch")]
+@pytest.mark.parametrize("kernels", ["global", "component-wise"])
+def test_data_larger_than_the_budget_are_trained_on_within_it(tmp_path, kernels):
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "train.h5"), str(tmp_path / "scratch"), kernels]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     size, peak, allowed, in_memory = json.loads(done.stdout)

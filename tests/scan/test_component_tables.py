@@ -27,7 +27,7 @@ def entries_of(column, seed=0, density=1.0):
     rng = np.random.default_rng(seed)
     shape = (len(column), N_CLASSES)
     a = rng.normal(size=shape) * (rng.uniform(size=shape) < density)
-    return Entries.of(np.asarray(column)[:, None], a)[0]
+    return next(Entries.of([np.asarray(column)], a))
 
 
 def per_class(entries, terms, chosen):
@@ -40,7 +40,7 @@ def test_entries_are_the_nonzero_duals_in_the_order_of_the_coordinate(density):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2)).astype(np.float32)
     a = rng.normal(size=(40, N_CLASSES)) * (rng.uniform(size=(40, N_CLASSES)) < density)
-    for entries, column in zip(Entries.of(X, a), X.T, strict=True):
+    for entries, column in zip(Entries.of(X.T, a), X.T, strict=True):
         assert np.all(np.diff(entries.points) >= 0)
         assert entries.points.dtype == np.float64
         for k in range(N_CLASSES):
@@ -53,8 +53,8 @@ def test_entries_are_the_nonzero_duals_in_the_order_of_the_coordinate(density):
 def test_runs_are_longer_where_samples_have_duals_in_several_classes():
     column = np.random.default_rng(0).normal(size=320)
     assert entries_of(column).run_bits("linear", 5) == 5  # three entries a sample
-    assert Entries.of(column[:, None], np.ones((320, 1)))[0].run_bits("linear", 5) == 4
-    assert Entries.of(column[:0, None], np.ones((0, 1)))[0].run_bits("linear", 5) == 4
+    assert next(Entries.of([column], np.ones((320, 1)))).run_bits("linear", 5) == 4
+    assert next(Entries.of([column[:0]], np.ones((0, 1)))).run_bits("linear", 5) == 4
 
 
 @pytest.mark.parametrize("map", ["exponential", "linear", "squared"])
@@ -131,7 +131,7 @@ def test_sums_of_the_gaussian_keep_their_bound(column, gamma):
     x *= 1e-4 if column == "narrow" else 1.0
     a = rng.normal(size=(900, 1))
     shape = BoxShape.of(gamma)
-    made = GaussianColumn.of(Entries.of(x[:, None], a)[0], (shape,))
+    made = GaussianColumn.of(next(Entries.of([x], a)), (shape,))
     anchors = np.concatenate([x[:100], x[:100] + 0.3 * shape.width])
     q, r = np.zeros((1, 200)), np.zeros((1, 200, 1))
     made.add(anchors, np.argsort(anchors), q, r)

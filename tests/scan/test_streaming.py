@@ -11,6 +11,7 @@ from mllkm_scale.errors import ScratchError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.picked_rows import PickedRows, pick
 from mllkm_scale.scan import support, work
+from mllkm_scale.scan.column_file import ColumnFile
 from mllkm_scale.scan.products import scan_block, scan_blocks
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import Support
@@ -26,6 +27,8 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(support, "PART_ROWS", 7)
     monkeypatch.setattr(work, "_MOST_HEIGHT", 8)
     monkeypatch.setattr(work, "_MOST_BLOCKS", 3)
+    monkeypatch.setattr(work, "COMPONENT_HEIGHT", 8)
+    monkeypatch.setattr(work, "COMPONENT_UNIT_BYTES", 20_000)
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
@@ -41,8 +44,7 @@ def test_a_support_in_a_file_gives_the_bits_of_one_in_memory(small_parts, proble
         np.testing.assert_array_equal(streamed.ids, in_memory.ids)
         np.testing.assert_array_equal(streamed.values, in_memory.values)
         assert streamed.maximum == in_memory.maximum
-    if not grid.family.componentwise:
-        assert list((tmp_path / "scratch").iterdir()) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
@@ -68,10 +70,21 @@ def test_a_support_in_a_file_is_saved_by_name_and_read_where_it_is_loaded(small_
         _ = loaded.X
 
 
+def test_columns_in_a_file_are_saved_by_name_and_are_those_of_the_rows(small_parts, tmp_path):
+    X, duals = np.random.default_rng(0).normal(size=(30, 4)), np.ones((30, 2))
+    Support.of(X, duals, DOUBLE, tmp_path / "columns", by_column=True).save(tmp_path / "support")
+    loaded, held = Support.load(tmp_path / "support"), Support.of(X, duals, DOUBLE)
+    assert isinstance(loaded.rows, ColumnFile)
+    for l in range(4):
+        np.testing.assert_array_equal(loaded.rows.column(l), held.X[:, l])
+
+
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_a_damaged_file_of_rows_is_an_error_that_names_it(small_parts, tmp_path, damage):
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_damaged_file_of_rows_is_an_error_that_names_it(small_parts, tmp_path, damage, by_column):
     file = tmp_path / "rows"
-    streamed = Support.of(np.random.default_rng(0).normal(size=(30, 4)), np.ones((30, 1)), SINGLE, file)
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    streamed = Support.of(X, np.ones((30, 1)), SINGLE, file, by_column=by_column)
     raw = bytearray(file.read_bytes())
     raw[200] ^= 1
     if damage == "remove":
@@ -79,13 +92,11 @@ def test_a_damaged_file_of_rows_is_an_error_that_names_it(small_parts, tmp_path,
     else:
         file.write_bytes(raw if damage == "flip" else raw[:-3])
     with pytest.raises(ScratchError, match=r"rows (is damaged|cannot be read)"):
-        list(streamed.parts())
+        _ = [streamed.rows.column(l) for l in range(4)] if by_column else list(streamed.parts())
 
 
 def test_a_folder_that_cannot_be_written_is_named(problem, tmp_path):
     (tmp_path / "file").write_text("")
-    if problem.grid.family.componentwise:
-        pytest.skip("their rows stay in memory")
     with pytest.raises(ScratchError, match="file cannot be written"):
         Scanner(problem.grid, support_bytes=100, scratch_dir=tmp_path / "file").scan(*problem.support, count=5)
 
