@@ -41,6 +41,7 @@ bench: setup
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/workers.py --overlap
 	$(BIN)/python jobs/bench/scan_rate.py
+	$(BIN)/python jobs/bench/screening.py
 	$(BIN)/python jobs/bench/startup.py
 	$(BIN)/python jobs/bench/component.py
 	$(BIN)/python jobs/bench/additive.py

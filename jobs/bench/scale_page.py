@@ -1,0 +1,252 @@
+"""The tables of docs/scale.md, from the JSON files that the jobs leave in results/.
+
+    python jobs/bench/scale_page.py [--results results] [--page docs/scale.md] [--check]
+
+A table stands between the marks <!-- NAME --> and <!-- /NAME --> of the page, NAME being that of its job; those whose
+file is there are written anew, the others stay. With --check nothing is written, and the exit code says whether the
+page has the figures of the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = {
+    "mllkm": "MLLKM",
+    "svc": "SVC, RBF",
+    "linear": "LinearSVC",
+    "nystroem": "Nystroem, 1,000 landmarks, + LinearSVC",
+    "lightgbm": "LightGBM, 500 trees",
+}
+Result = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=ROOT / "results")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "scale.md")
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if a figure differs")
+    arguments = parser.parse_args()
+    before = page = arguments.page.read_text(encoding="utf-8")
+    for name, section in SECTIONS.items():
+        path = arguments.results / f"{name}.json"
+        if path.exists():
+            page = filled(page, name, section(json.loads(path.read_text())))
+            print(f"{name}: {path}")
+        else:
+            print(f"{name}: no {path}, its table stays")
+    if arguments.check:
+        sys.exit(f"{arguments.page} has other figures" if page != before else 0)
+    arguments.page.write_text(page, encoding="utf-8")
+
+
+def filled(page: str, name: str, lines: Iterable[str]) -> str:
+    """The page with these lines between the marks of that name."""
+    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+    pattern = re.compile(re.escape(first) + ".*?" + re.escape(last), re.DOTALL)
+    if not pattern.search(page):
+        sys.exit(f"the page has no {first} ... {last} for the table of {name}")
+    text = "\n".join([first, *lines, last])
+    return pattern.sub(lambda _: text, page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def versions(result: Result) -> str:
+    used = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if name != "mllkm_scale")
+    return f"{result['machine']['cores']} cores, {used}."
+
+
+def machines(found: dict[str, Result], accuracy: bool = False) -> list[str]:
+    """A line a machine."""
+    head = ["", "accuracy" if accuracy else "test error", "training", "prediction of a row", "size"]
+    rows = []
+    for name, row in found.items():
+        if "missing" in row:
+            rows.append([NAMES[name], row["missing"], "", "", ""])
+            continue
+        percent = 100.0 - row["test_error_percent"] if accuracy else row["test_error_percent"]
+        figures = [f"{percent:.2f} %", f"{row['train_s']:.0f} s", f"{row['predict_us_a_row']:.1f} us"]
+        rows.append([NAMES[name], *figures, row["size"]])
+    return table(head, rows)
+
+
+def certified(ours: Result, setting: Result) -> str:
+    """What is proved of our machine, and the memory that it took."""
+    return (
+        f"Certified gap {percent(ours['gap'])} over {ours['n_open']:,} kernels ({ours['status']}, asked for"
+        f" {percent(setting['tol'])}), {len(ours['history'])} rounds;"
+        f" peak memory {ours['peak']} of {setting['memory']}."
+    )
+
+
+def percent(share: float) -> str:
+    return f"{100.0 * share:.3g} %"
+
+
+def classification(result: Result) -> list[str]:
+    """MNIST and ijcnn1: the machines, and ours as multiples of the others."""
+    found = result["machines"]
+    ours = found["mllkm"]
+    lines = [*machines(found), "", certified(ours, result["setting"])]
+    if "svc" in found:
+        lines.append(
+            f"Against SVC: {ours['train_s'] / found['svc']['train_s']:.2f} times the training time, prediction"
+            f" {found['svc']['predict_us_a_row'] / ours['predict_us_a_row']:.0f} times as fast."
+        )
+    if "linear" in found:
+        ratio = ours["predict_us_a_row"] / found["linear"]["predict_us_a_row"]
+        lines.append(f"Against LinearSVC: a row takes {ratio:.1f} times as long.")
+    return [*lines, versions(result)]
+
+
+def covtype(result: Result) -> list[str]:
+    head = ["rows", "training", "peak memory", "certified gap", "over kernels", "accuracy", "kernels"]
+    rows = [
+        [
+            f"{int(size):,}",
+            f"{row['train_s']:.0f} s",
+            row["peak"],
+            f"{percent(row['gap'])}{'' if row['status'] == 'converged' else ' (' + row['status'] + ')'}",
+            f"{row['n_open']:,}",
+            f"{100 - row['test_error_percent']:.2f} %",
+            str(row["kernels"]),
+        ]
+        for size, row in result["sizes"].items()
+    ]
+    lines = table(head, rows)
+    if result["exponents"]:
+        time, memory = (result["exponents"][name] for name in ("train_s", "peak_bytes"))
+        lines += ["", f"Time grows as rows^{time:.2f}, peak memory as rows^{memory:.2f}. All of the rows:"]
+    return [*lines, "", *machines(result["machines"], accuracy=True), "", versions(result)]
+
+
+def scan_rate(result: Result) -> list[str]:
+    head = ["features", "classes", "threads", "scan", "numpy.matmul", "share"]
+    rows = [
+        [
+            *(str(row[name]) for name in ("features", "classes", "threads")),
+            *(f"{row[name]:.0f} GFLOP/s" for name in ("scan_gflop_a_s", "matmul_gflop_a_s")),
+            f"{100 * row['share']:.0f} %",
+        ]
+        for row in result["rows"]
+    ]
+    return [*table(head, rows), "", versions(result)]
+
+
+def screening(result: Result) -> list[str]:
+    head = ["training", "kernels spared in each round but the first, %"]
+    rows = [
+        [name, ", ".join(f"{100 * row['spared']:.0f}" for row in rounds)]
+        for name, rounds in result["trainings"].items()
+    ]
+    return [*table(head, rows), "", versions(result)]
+
+
+def component(result: Result) -> list[str]:
+    head = ["map", "direct (extrapolated)", "by sums", "times as fast", "largest deviation", "tables"]
+    rows = [
+        [
+            name,
+            f"{row['direct_s_extrapolated']:.0f} s",
+            f"{row['sums_s']:.2f} s",
+            f"{row['ratio']:.0f}",
+            f"{row['deviation']:.0e}",
+            f"{row['table_bytes'] / 1e6:.0f} MB",
+        ]
+        for name, row in result["maps"].items()
+    ]
+    return [*table(head, rows), "", versions(result)]
+
+
+def additive(result: Result) -> list[str]:
+    head = ["data, map", "direct", "by tables", "times as fast", "deviation", "its bound", "tables"]
+    rows = [
+        [
+            name,
+            *(f"{row['microseconds_a_row'][form]:.1f} us" for form in ("direct", "tables")),
+            f"{row['ratio']:.1f}",
+            *(f"{row[name]:.0e}" for name in ("deviation_measured", "deviation_bound")),
+            f"{row['bytes'] / 1e6:.2f} MB",
+        ]
+        for name, row in result["rows"].items()
+    ]
+    return [*table(head, rows), "", versions(result)]
+
+
+def budgets(result: Result) -> list[str]:
+    head = ["budget", "peak memory", "training", "times that of the largest", "certified gap", "test error", "kernels"]
+    rows = []
+    for budget, row in result["budgets"].items():
+        if "refused" in row:
+            rows.append([budget, "refused", "", "", "", "", ""])
+            continue
+        rows.append(
+            [
+                budget,
+                row["peak"],
+                f"{row['train_s']:.0f} s",
+                f"{row['times_the_largest']:.2f}",
+                percent(row["gap"]),
+                f"{row['test_error_percent']:.2f} %",
+                str(row["kernels"]),
+            ]
+        )
+    tiles = result["tiles"]
+    store = (
+        f"An SVM on Gram tiles, {tiles['samples']:,} samples, {tiles['kernels']:,} kernels, {tiles['epochs']} epochs:"
+        f" {tiles['kept_s']:.1f} s with a store of {tiles['store_bytes'] / 1e6:.0f} MB ({tiles['kept_misses']:,} tiles"
+        f" made), {tiles['made_anew_s']:.1f} s without it ({tiles['made_anew_misses']:,} made):"
+        f" {tiles['ratio']:.1f} times as long."
+    )
+    return [*table(head, rows), "", store, "", versions(result)]
+
+
+def startup(result: Result) -> list[str]:
+    imports = [[f"import {name}", f"{seconds:.2f} s"] for name, seconds in result["imports_s"].items()]
+    compilation = [
+        [f"first small training, {kind}, {cache} cache of compiled functions", f"{row[f'{cache}_s']:.1f} s"]
+        for kind, row in result["compilation"].items()
+        for cache in ("empty", "filled")
+    ]
+    products = result["products"]
+    cores = result["machine"]["cores"]
+    rates = [
+        [f"products of the scan's sizes, {cores} BLAS threads", f"{products['blas_threads_gflops']:.0f} GFLOP/s"],
+        [f"the same, {cores} threads with one BLAS thread each", f"{products['threads_gflops']:.0f} GFLOP/s"],
+    ]
+    reading = [
+        [
+            f"reading HDF5, {name}" if "bytes_asked" in row else f"reading {name}",
+            f"{row['mb_s']:.0f} MB/s"
+            + (f", {row['bytes_asked']:.2f} times the data asked for" if "bytes_asked" in row else ""),
+        ]
+        for name, row in result["reading"].items()
+    ]
+    return [*table(["", ""], [*imports, *compilation, *rates, *reading]), "", versions(result)]
+
+
+SECTIONS: dict[str, Callable[[Result], list[str]]] = {
+    "mnist": classification,
+    "covtype": covtype,
+    "ijcnn1": classification,
+    "scan_rate": scan_rate,
+    "screening": screening,
+    "component": component,
+    "additive": additive,
+    "budgets": budgets,
+    "startup": startup,
+}
+
+
+if __name__ == "__main__":
+    main()
