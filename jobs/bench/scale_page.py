@@ -61,9 +61,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
-def versions(result: Result) -> str:
-    used = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if name != "mllkm_scale")
-    return f"{result['machine']['cores']} cores, {used}."
+def figure(value: float) -> str:
+    """At least two digits that count."""
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
 
 
 def machines(found: dict[str, Result], accuracy: bool = False) -> list[str]:
@@ -75,7 +75,7 @@ def machines(found: dict[str, Result], accuracy: bool = False) -> list[str]:
             rows.append([NAMES[name], row["missing"], "", "", ""])
             continue
         percent = 100.0 - row["test_error_percent"] if accuracy else row["test_error_percent"]
-        figures = [f"{percent:.2f} %", f"{row['train_s']:.0f} s", f"{row['predict_us_a_row']:.1f} us"]
+        figures = [f"{percent:.2f} %", f"{figure(row['train_s'])} s", f"{figure(row['predict_us_a_row'])} us"]
         rows.append([NAMES[name], *figures, row["size"]])
     return table(head, rows)
 
@@ -106,7 +106,7 @@ def classification(result: Result) -> list[str]:
     if "linear" in found:
         ratio = ours["predict_us_a_row"] / found["linear"]["predict_us_a_row"]
         lines.append(f"Against LinearSVC: a row takes {ratio:.1f} times as long.")
-    return [*lines, versions(result)]
+    return lines
 
 
 def covtype(result: Result) -> list[str]:
@@ -127,7 +127,7 @@ def covtype(result: Result) -> list[str]:
     if result["exponents"]:
         time, memory = (result["exponents"][name] for name in ("train_s", "peak_bytes"))
         lines += ["", f"Time grows as rows^{time:.2f}, peak memory as rows^{memory:.2f}. All of the rows:"]
-    return [*lines, "", *machines(result["machines"], accuracy=True), "", versions(result)]
+    return [*lines, "", *machines(result["machines"], accuracy=True)]
 
 
 def scan_rate(result: Result) -> list[str]:
@@ -140,7 +140,7 @@ def scan_rate(result: Result) -> list[str]:
         ]
         for row in result["rows"]
     ]
-    return [*table(head, rows), "", versions(result)]
+    return table(head, rows)
 
 
 def screening(result: Result) -> list[str]:
@@ -149,7 +149,7 @@ def screening(result: Result) -> list[str]:
         [name, ", ".join(f"{100 * row['spared']:.0f}" for row in rounds)]
         for name, rounds in result["trainings"].items()
     ]
-    return [*table(head, rows), "", versions(result)]
+    return table(head, rows)
 
 
 def component(result: Result) -> list[str]:
@@ -165,7 +165,7 @@ def component(result: Result) -> list[str]:
         ]
         for name, row in result["maps"].items()
     ]
-    return [*table(head, rows), "", versions(result)]
+    return table(head, rows)
 
 
 def additive(result: Result) -> list[str]:
@@ -180,7 +180,7 @@ def additive(result: Result) -> list[str]:
         ]
         for name, row in result["rows"].items()
     ]
-    return [*table(head, rows), "", versions(result)]
+    return table(head, rows)
 
 
 def budgets(result: Result) -> list[str]:
@@ -202,17 +202,17 @@ def budgets(result: Result) -> list[str]:
             ]
         )
     tiles = result["tiles"]
-    store = (
-        f"An SVM on Gram tiles, {tiles['samples']:,} samples, {tiles['kernels']:,} kernels, {tiles['epochs']} epochs:"
-        f" {tiles['kept_s']:.1f} s with a store of {tiles['store_bytes'] / 1e6:.0f} MB ({tiles['kept_misses']:,} tiles"
-        f" made), {tiles['made_anew_s']:.1f} s without it ({tiles['made_anew_misses']:,} made):"
-        f" {tiles['ratio']:.1f} times as long."
-    )
-    return [*table(head, rows), "", store, "", versions(result)]
+    store = [
+        f"An SVM on Gram tiles, {tiles['samples']:,} samples, {tiles['kernels']:,} kernels, {tiles['epochs']} epochs:",
+        f"{tiles['kept_s']:.1f} s with a store of {tiles['store_bytes'] / 1e6:.0f} MB ({tiles['kept_misses']:,} tiles"
+        f" made), {tiles['made_anew_s']:.1f} s without it ({tiles['made_anew_misses']:,} made):",
+        f"{tiles['ratio']:.0f} times as long.",
+    ]
+    return [*table(head, rows), "", *store]
 
 
 def startup(result: Result) -> list[str]:
-    imports = [[f"import {name}", f"{seconds:.2f} s"] for name, seconds in result["imports_s"].items()]
+    imports = [[f"import of {name}", f"{seconds:.2f} s"] for name, seconds in result["imports_s"].items()]
     compilation = [
         [f"first small training, {kind}, {cache} cache of compiled functions", f"{row[f'{cache}_s']:.1f} s"]
         for kind, row in result["compilation"].items()
@@ -232,7 +232,7 @@ def startup(result: Result) -> list[str]:
         ]
         for name, row in result["reading"].items()
     ]
-    return [*table(["", ""], [*imports, *compilation, *rates, *reading]), "", versions(result)]
+    return table(["", ""], [*imports, *compilation, *rates, *reading])
 
 
 SECTIONS: dict[str, Callable[[Result], list[str]]] = {

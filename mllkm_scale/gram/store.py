@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -95,7 +96,7 @@ class TileStore:
         # _lock guards _ram and the counts; _io_lock guards _disk. Who needs both takes _io_lock first.
         self._lock = threading.Lock()
         self._io_lock = threading.Lock()
-        self._retirements = 0
+        self._makings: set[_Making] = set()
         self._ram_hits = self._disk_hits = self._misses = self._evictions = self._rejected = 0
 
     def get(self, key: TileKey, make: Callable[[], Tile]) -> Tile:
@@ -114,12 +115,17 @@ class TileStore:
             if tile is not None:
                 self._ram_hits += 1
                 return tile
-            retirements = self._retirements
-        tile = self._read(key)
-        if tile is not None:
-            return tile
-        tile = _handed_over(key, make())
-        kept = self._keep(key, tile, retirements)
+            making = _Making(key.generation)
+            self._makings.add(making)
+        try:
+            tile = self._read(key)
+            if tile is not None:
+                return tile
+            tile = _handed_over(key, make())
+            kept = self._keep(key, tile, making)
+        finally:
+            with self._lock:
+                self._makings.remove(making)
         with self._lock:
             self._misses += 1
             self._rejected += not kept
@@ -134,7 +140,7 @@ class TileStore:
         """Forget all tiles of a generation. Its name may be used again; it starts empty."""
         with self._io_lock:
             with self._lock:
-                self._retirements += 1
+                self._give_up(making for making in self._makings if making.generation == generation)
                 keys = {key for key in self._ram if key.generation == generation}
             if self._disk is not None:
                 keys.update(key for key in self._disk if key.generation == generation)
@@ -162,16 +168,16 @@ class TileStore:
     def read_overhead_bytes(tile_bytes: int) -> int:
         """Memory that a disk tier needs beside `ram_bytes` and the tiles in use, for tiles of `tile_bytes`.
 
-        While zarr reads or writes it holds the tile twice, as a file and as an array. One thread at a time
-        does so, hence this is counted once per store.
+        While zarr reads or writes it holds the tile twice, as a file and as an array, and its own thread may not
+        yet have let go of the file before. One thread at a time does so, hence this is counted once per store.
         """
-        return tile_bytes + 4096
+        return 2 * tile_bytes + 4096
 
     def close(self) -> None:
         """Forget all tiles and delete their files; `get` still works afterwards, but keeps nothing."""
         with self._io_lock:
             with self._lock:
-                self._retirements += 1
+                self._give_up(self._makings)
                 self._ram.close()
             if self._disk is not None:
                 self._disk.close()
@@ -197,16 +203,21 @@ class TileStore:
                 self._disk.discard(key)
         return tile
 
-    def _keep(self, key: TileKey, tile: Tile, retirements: int) -> bool:
+    def _keep(self, key: TileKey, tile: Tile, making: _Making) -> bool:
         with self._lock:
-            if retirements != self._retirements:
+            if making.given_up:
                 return False
             if self._ram.put(key, tile):
                 return True
         with self._io_lock:
-            if self._disk is None or retirements != self._retirements:
+            if self._disk is None or making.given_up:
                 return False
             return self._disk.put(key, tile)
+
+    @staticmethod
+    def _give_up(makings: Iterable[_Making]) -> None:
+        for making in makings:
+            making.given_up = True
 
     def _forget(self, keys: set[TileKey]) -> int:
         on_disk = {key for key in keys if self._disk is not None and self._disk.discard(key)}
@@ -214,6 +225,14 @@ class TileStore:
             in_ram = {key for key in keys if self._ram.discard(key)}
             self._evictions += len(on_disk | in_ram)
         return len(on_disk | in_ram)
+
+
+@dataclass(eq=False)
+class _Making:
+    """A tile on its way into the store, which is not kept if its generation is retired meanwhile."""
+
+    generation: str
+    given_up: bool = False
 
 
 def _size(name: str, value: int) -> int:

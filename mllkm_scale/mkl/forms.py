@@ -25,6 +25,7 @@ __all__ = [
     "feature_bytes",
     "inner_flops",
     "interior_form",
+    "kept_bytes",
     "lean_bytes",
     "threads_that_fit",
     "tile_bytes",
@@ -129,6 +130,13 @@ def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     return min(THREADS, len(sizes.working)) * (_F * (rows + 4 * tile_rows**2) + making + forms)
 
 
+def kept_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
+    """Tiles of the classes at work, if the store keeps them all: those on the diagonal and below."""
+    whole, rest = divmod(sizes.largest, tile_rows)
+    diagonal = whole * tile_rows**2 + rest**2
+    return min(THREADS, len(sizes.working)) * _F * (sizes.largest**2 + diagonal) // 2
+
+
 def feature_flops(sizes: InnerSizes) -> float:
     """Multiply-adds of SVMs on features: the products of a block with the sums and the anchors, for every epoch."""
     return 3.0 * _EPOCHS * sum(sizes.working) * sizes.kernels * (sizes.features + 1)
@@ -171,7 +179,7 @@ def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) ->
     if interior is not None and small:
         return interior
     features, tiles = feature_bytes(sizes), tile_bytes(sizes)
-    gram, store = _F * THREADS * sizes.largest**2 // 2, max(0, available_bytes - tiles)
+    gram, store = kept_bytes(sizes), max(0, available_bytes - tiles)
     kept = tiles <= available_bytes and gram <= store + disk_bytes
     by_features, by_tiles = feature_flops(sizes), tile_flops(sizes, kept)
     why = "the interior point does not fit" if small else f"{sizes.largest} samples of a class are many"

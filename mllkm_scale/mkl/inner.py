@@ -196,7 +196,6 @@ class _ClassSVM:
     number: int
     store: TileStore | None
     signs: Array = field(init=False)
-    generation: str = ""  # of its tiles in the store
 
     def __post_init__(self) -> None:
         self.signs = self.inner.signs[self.sets.rows[self.number], self.number]
@@ -206,7 +205,8 @@ class _ClassSVM:
         X = self.inner.rows_of(self.sets.rows[self.number])
         if self.store is None:
             return FeatureSVM(kernels, X, self.signs, C, key).solve(weights, duals, limits)
-        svm = TiledSVM(kernels, X, self.signs, C, self.store, f"class {self.number}", key, self.generation)
-        solution = svm.solve(weights, duals, limits)
-        self.generation = svm.generation
-        return solution
+        svm = TiledSVM(kernels, X, self.signs, C, self.store, f"class {self.number}", key)
+        try:
+            return svm.solve(weights, duals, limits)
+        finally:
+            svm.close()  # the next weights are others, and the classes at work need the room

@@ -27,7 +27,7 @@ class Settings:
     candidates: int = 4000  # violators looked at to choose them from, for one class; a quarter at least for several
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 1.4  # samples with y f(x) beyond it leave the working set
-    witnesses: int = 2000  # support vectors x classes on which the responses of candidates are compared, at most
+    witnesses: int = 500  # support vectors on which the responses of candidates are compared, for up to four classes
     near: float = 0.05  # a kernel of zero weight stays while its q is so near to the largest
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
@@ -37,8 +37,8 @@ class Settings:
         return max(self.candidates // 4, self.candidates // n_classes)
 
     def n_witnesses(self, n_classes: int) -> int:
-        """Support vectors on which their responses are compared: enough for a cosine."""
-        return min(max(100, self.witnesses // n_classes), 500)
+        """Support vectors on which their responses are compared: of many classes fewer, each of which counts."""
+        return max(100, min(self.witnesses, 4 * self.witnesses // n_classes))
 
     @property
     def negligible(self) -> float:

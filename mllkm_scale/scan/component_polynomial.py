@@ -136,7 +136,7 @@ def _add_entries(
         v[k] += t * mass
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")  # its many arrays take longer to pass than to use
 def _add_window(
     points: Array,
     classes: Array,

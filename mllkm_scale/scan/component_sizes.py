@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 COLUMN_BYTES = 2 << 20  # of the table of a column: longer runs are cheaper than tables beyond the caches
-_RUN_BITS = {"linear": 4, "squared": 4, "exponential": 3}  # 2^4 samples are a run, if that leaves room
+_RUN_BITS = {"linear": 3, "squared": 4, "exponential": 3}  # 2^3 samples are a run, if that leaves room
 
 N_TERMS = 16  # of an expansion
 REACH = 7  # boxes further apart do not see each other
@@ -69,7 +69,7 @@ def component_bytes(n_support: int, n_features: int, n_classes: int, map: MapNam
     Examples
     --------
     >>> [component_bytes(3_000, 50, 10, name) >> 20 for name in ("exponential", "gaussian", "linear", "squared")]
-    [85, 111, 67, 80]
+    [85, 111, 114, 80]
     """
     n_entries = n_support * n_classes
     making = 0

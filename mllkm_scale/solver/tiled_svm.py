@@ -27,7 +27,7 @@ TILE_ROWS = 1024  # 8 MB tiles
 class TiledSVM:
     """SDCA on tiles; `name` tells the tiles of this problem from those of another in the same store.
 
-    The tiles of the last weights stay in the store: `generation` takes them up in another object for the same samples.
+    The tiles of the last weights stay in the store until others are asked for, or `close`.
     """
 
     def __init__(
@@ -39,10 +39,9 @@ class TiledSVM:
         store: TileStore,
         name: str = "",
         key: tuple[int, ...] = (0,),
-        generation: str = "",
     ) -> None:
         self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
-        self._store, self._name, self.generation = store, name, generation
+        self._store, self._name, self._generation = store, name, ""
         self._blocks = [slice(i, min(i + TILE_ROWS, len(X))) for i in range(0, len(X), TILE_ROWS)]
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
@@ -74,13 +73,13 @@ class TiledSVM:
 
     def close(self) -> None:
         """Forget the tiles of this problem."""
-        self._store.retire(self.generation)
+        self._store.retire(self._generation)
 
     def _renew(self, weights: Array) -> None:
         generation = f"{self._name}/{hashlib.sha256(np.ascontiguousarray(weights).tobytes()).hexdigest()[:16]}"
-        if generation != self.generation:
-            self._store.retire(self.generation)
-            self.generation = generation
+        if generation != self._generation:
+            self.close()
+            self._generation = generation
 
     def _tile(self, weights: Array, i: int, j: int) -> Array:
         def make() -> Array:
@@ -88,7 +87,7 @@ class TiledSVM:
             kernels = self._kernels.take(used)
             return kernels.combined_gram(weights[used], self._X[self._blocks[i]], self._X[self._blocks[j]])
 
-        return self._store.get(TileKey(self.generation, i, j), make)
+        return self._store.get(TileKey(self._generation, i, j), make)
 
     def _spread(self, weights: Array, i: int, mass: Array, outputs: Array) -> None:
         """outputs += K[:, block i] mass, tile by tile; only the lower triangle of tiles is ever made."""

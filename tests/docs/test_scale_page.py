@@ -12,8 +12,6 @@ ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "jobs" / "bench"
 PAGE = ROOT / "docs" / "scale.md"
 RESULT = {
-    "machine": {"cores": 2},
-    "versions": {"mllkm_scale": "0", "numpy": "2.4"},
     "rows": [
         {"features": 50, "classes": 1, "threads": 2, "scan_gflop_a_s": 70.4, "matmul_gflop_a_s": 100.0, "share": 0.704}
     ],

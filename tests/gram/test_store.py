@@ -115,16 +115,32 @@ def test_a_tile_read_from_disk_moves_to_ram_when_there_is_room(
         assert (statistics.disk_bytes, statistics.ram_bytes) == (0, tile_bytes)
 
 
-def test_a_tile_made_while_generations_are_retired_is_not_kept(make_tile: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("retired", "kept"), [("W1", False), ("W2", True)])
+def test_a_tile_made_while_its_generation_is_retired_is_not_kept(
+    make_tile: Make, tmp_path: Path, retired: str, kept: bool
+) -> None:
     key = TileKey("W1", 0, 0)
     with TileStore(10**6, 10**6, tmp_path) as store:
 
         def make() -> Tile:
-            store.retire("W1")
+            store.retire(retired)
             return make_tile(key)
 
         store.get(key, make)
-        assert store.statistics == TileStatistics(misses=1, rejected=1)
+        assert (store.statistics.misses, store.statistics.rejected) == (1, int(not kept))
+        assert (store.statistics.ram_bytes > 0) == kept
+
+
+def test_a_tile_made_while_the_store_is_closed_is_not_kept(make_tile: Make, tmp_path: Path) -> None:
+    key = TileKey("W1", 0, 0)
+    store = TileStore(10**6, 10**6, tmp_path)
+
+    def make() -> Tile:
+        store.close()
+        return make_tile(key)
+
+    store.get(key, make)
+    assert store.statistics == TileStatistics(misses=1, rejected=1)
 
 
 def test_views_and_fortran_order_are_copied(tile_bytes: int) -> None:
@@ -253,12 +269,14 @@ def test_the_disk_tier_needs_no_more_memory_than_it_says(tmp_path: Path) -> None
         for warm_up in (TileKey("small", 0, 0), TileKey("small", 0, 0)):
             store.get(warm_up, lambda: np.ones((2, 2)))
         tracemalloc.start()
-        store.get(key, lambda: tile)
-        assert tracemalloc.get_traced_memory()[1] < allowed_bytes
-        tracemalloc.reset_peak()
-        found = store.get(key, never)
-        assert tracemalloc.get_traced_memory()[1] < found.nbytes + allowed_bytes
-        tracemalloc.stop()
+        try:
+            store.get(key, lambda: tile)
+            assert tracemalloc.get_traced_memory()[1] < allowed_bytes
+            tracemalloc.reset_peak()
+            found = store.get(key, never)
+            assert tracemalloc.get_traced_memory()[1] < found.nbytes + allowed_bytes
+        finally:
+            tracemalloc.stop()
 
 
 def test_threads_get_the_same_bits_within_the_bounds(

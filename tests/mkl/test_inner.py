@@ -18,6 +18,7 @@ from mllkm_scale.mkl.forms import (
     dense_bytes,
     feature_bytes,
     inner_flops,
+    kept_bytes,
     lean_bytes,
     threads_that_fit,
     tile_bytes,
@@ -130,6 +131,29 @@ def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tm
         assert np.array_equal(solution.duals, solutions[0].duals)
         assert np.array_equal(solution.weights, solutions[0].weights)
     assert not any(path.suffix == ".zarr" or path.name.startswith("mllkm-tiles") for path in tmp_path.iterdir())
+
+
+def test_tiles_of_classes_that_are_done_leave_the_store_to_the_others(problem, monkeypatch):
+    data, signs, kernels, rows = problem(False)
+    monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)
+    sets = sets_of(kernels, rows)
+    sizes = InnerMKL(data, signs, 0).sizes(sets)
+    assert kept_bytes(sizes) < 8 * sum(len(r) ** 2 for r in rows)  # no room for those of all classes
+    inner = InnerMKL(data, signs, tile_bytes(sizes) + kept_bytes(sizes))
+    inner.alternate(Choice("tiles", 0, ""), sets, 0.2)
+    did = inner.statistics[0]
+    assert did.rejected == did.ram_bytes == 0
+    assert did.ram_hits > did.misses
+    assert did.misses % len(rows) == 0  # one tile a class for each set of weights
+
+
+@pytest.mark.parametrize("n", [300, 1024, 2500])
+def test_the_arithmetic_counts_the_tiles_of_the_classes_at_work(n):
+    starts = range(0, n, 1024)
+    heights = [min(1024, n - start) for start in starts]
+    below = sum(a * b for i, a in enumerate(heights) for b in heights[: i + 1])
+    assert kept_bytes(InnerSizes([n], 10, 5, False)) == 8 * below
+    assert kept_bytes(InnerSizes([n // 2, n, n, n], 10, 5, False)) == 2 * 8 * below
 
 
 SIZES = InnerSizes([500] * 3, 300, 50, False)
