@@ -1,0 +1,242 @@
+"""Locally linear SVM (Ladicky and Torr 2011): one linear machine an anchor, mixed by local coordinates.
+
+    f(x) = gamma(x)' (W x + b) = sum_v gamma_v(x) (<w_v, x> + b_v)
+
+    min over W, b:   lambda/2 (|W|^2 + |b|^2) + 1/n sum_i max(0, 1 - y_i f(x_i)),      lambda = 1 / (C n)
+
+The anchors v are k-means centres, and gamma(x) is a coding over the nearest of them (`local_coordinates`). With the
+coding fixed this is a linear SVM on gamma(x) (x) [x, 1]; it is solved by stochastic gradient descent with the step
+1 / (lambda (t + t0)). The paper leaves b out of the norm. Solved well, that lets each anchor's free bias memorise the
+majority of its cell (USPS at C = 0.1: 8.8 % error instead of 7.7 %), so b is in the norm here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from threadpoolctl import threadpool_limits
+
+from mllkm_scale.baselines.base import Baseline
+from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
+from mllkm_scale.baselines.local_coordinates import CODINGS, automatic_bandwidth, coordinates, nearest_anchors
+from mllkm_scale.errors import ParameterError
+
+__all__ = ["LLSVMClassifier"]
+
+Array = NDArray[Any]
+
+MANY = 20_000  # rows above which the centres come from mini-batches
+
+
+class LLSVMClassifier(Baseline):
+    """Locally linear support vector machine of Ladicky and Torr.
+
+    Features are used as they are: scale them to comparable ranges first. More than two classes are one against the
+    rest with the anchors and codes in common.
+
+    Parameters
+    ----------
+    n_anchors : int
+        k-means centres; at most one a training row.
+    n_nearest : int
+        Anchors that a sample is coded by.
+    coding : {"inverse_distance", "kernel_codebook"}
+        Local coordinates: the paper's, or normalised Gaussian weights.
+    bandwidth : float or "auto"
+        Standard deviation of the kernel codebook; "auto" takes the spread of the nearest anchors' distances.
+    C : float
+        Weight of the hinge loss of one sample against the norm, as in an SVM: lambda = 1 / (C n).
+    n_epochs : int
+        Passes over the training rows.
+    averaging : bool
+        Return the mean of the iterates of the second half of the epochs, and not the last one.
+    random_state : int or None
+        Seed of the centres and of the order of the rows.
+
+    Attributes
+    ----------
+    anchors_ : ndarray (m, d)
+    coef_ : ndarray (m, K, d)
+        w of each anchor and class.
+    intercept_ : ndarray (m, K)
+    bandwidth_ : float
+
+    References
+    ----------
+    L. Ladicky and P. H. S. Torr, "Locally Linear Support Vector Machines", ICML 2011.
+    J. van Gemert, J.-M. Geusebroek, C. Veenman and A. Smeulders, "Kernel Codebooks for Scene Categorization", ECCV 2008.
+    A. Bordes, L. Bottou and P. Gallinari, "SGD-QN: Careful Quasi-Newton Stochastic Gradient Descent", JMLR 2009.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> machine = LLSVMClassifier(n_anchors=20).fit(X[:1200] / 16, y[:1200])
+    >>> bool(machine.score(X[1200:] / 16, y[1200:]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        n_anchors: int = 100,
+        n_nearest: int = 8,
+        coding: str = "inverse_distance",
+        bandwidth: float | str = "auto",
+        C: float = 1.0,
+        n_epochs: int = 20,
+        averaging: bool = True,
+        random_state: int | None = 0,
+    ) -> None:
+        self.n_anchors = n_anchors
+        self.n_nearest = n_nearest
+        self.coding = coding
+        self.bandwidth = bandwidth
+        self.C = C
+        self.n_epochs = n_epochs
+        self.averaging = averaging
+        self.random_state = random_state
+
+    def _learn(self, X: Array, signs: Array) -> None:
+        check_count(n_anchors=self.n_anchors, n_nearest=self.n_nearest, n_epochs=self.n_epochs)
+        check_positive(C=self.C)
+        check_choice(CODINGS, coding=self.coding)
+        if self.bandwidth != "auto":
+            if isinstance(self.bandwidth, str):
+                raise ParameterError(f"bandwidth={self.bandwidth!r}: give a positive number, or 'auto'")
+            check_positive(bandwidth=self.bandwidth)
+        seed = seed_of(self.random_state)
+        self.anchors_ = cluster_centres(X, min(self.n_anchors, len(X)), seed)
+        chosen, squares = nearest_anchors(X, self.anchors_, min(self.n_nearest, len(self.anchors_)))
+        self.bandwidth_ = automatic_bandwidth(squares) if self.bandwidth == "auto" else float(self.bandwidth)
+        codes = coordinates(squares, self.coding, self.bandwidth_)
+        affine = np.hstack([X, np.ones((len(X), 1))])
+        weights = descend(
+            affine,
+            signs,
+            chosen,
+            codes,
+            len(self.anchors_),
+            1.0 / (self.C * len(X)),
+            self.n_epochs,
+            self.averaging,
+            seed,
+        )
+        self.coef_ = np.ascontiguousarray(weights[:, :, :-1])
+        self.intercept_ = np.ascontiguousarray(weights[:, :, -1])
+
+    def _scores(self, X: Array) -> Array:
+        chosen, squares = nearest_anchors(X, self.anchors_, min(self.n_nearest, len(self.anchors_)))
+        codes = coordinates(squares, self.coding, self.bandwidth_)
+        scores = np.zeros((len(X), self.coef_.shape[1]))
+        add_local_scores(X, chosen, codes, self.coef_, self.intercept_, scores)
+        return scores
+
+
+def cluster_centres(X: Array, number: int, seed: int) -> Array:
+    """k-means centres (number, d); from mini-batches where the rows are many."""
+    if len(X) > MANY:
+        means = MiniBatchKMeans(number, batch_size=4096, n_init=1, max_iter=20, random_state=seed % 2**32)
+    else:
+        means = KMeans(number, n_init=1, random_state=seed % 2**32)
+    # Threads would add up the centres in the order in which they end: other bits each time.
+    with threadpool_limits(limits=1):
+        return np.asarray(means.fit(X).cluster_centers_)
+
+
+def descend(
+    X: Array,
+    signs: Array,
+    chosen: Array,
+    codes: Array,
+    n_anchors: int,
+    regularization: float,
+    n_epochs: int,
+    averaging: bool,
+    seed: int,
+) -> Array:
+    """Weights (n_anchors, K, d) near the minimum of lambda/2 |W|^2 + mean hinge loss, by SGD.
+
+    At the step 1 / (lambda (t + t0)) the decay telescopes: lambda (t + t0) W_t is the plain sum of y gamma(x) (x) x over
+    the margin violations met so far. That sum is what is kept, so the decay is exact at every step and free, where
+    the paper skips it in most steps. The first step, 1 / (lambda t0), is the inverse of the mean squared feature norm.
+    """
+    norms = np.einsum("ij,ij->i", X, X) * np.einsum("ij,ij->i", codes, codes)
+    start = float(norms.mean()) / regularization
+    sums = np.zeros((n_anchors, signs.shape[1], X.shape[1]))
+    earlier = np.zeros_like(sums) if averaging else sums
+    # Steps taken; and of those averaged over: their number, and the sum of their step sizes.
+    clock = np.zeros(3)
+    rng = np.random.default_rng(seed)
+    for epoch in range(n_epochs):
+        averaged = averaging and epoch >= n_epochs // 2
+        sgd_epoch(
+            X, signs, chosen, codes, rng.permutation(len(X)), regularization, start, averaged, clock, sums, earlier
+        )
+    if averaging:
+        return (clock[2] * sums - earlier) / clock[1]
+    return sums / (regularization * (start + clock[0]))
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def sgd_epoch(
+    X: Array,
+    signs: Array,
+    chosen: Array,
+    codes: Array,
+    order: Array,
+    regularization: float,
+    start: float,
+    averaged: bool,
+    clock: Array,
+    sums: Array,
+    earlier: Array,
+) -> None:
+    """One epoch; `sums` = lambda (t + t0) W, `clock` and `earlier` are changed in place.
+
+    The sum of the iterates W_t = eta_t sums_t over the averaged steps is clock[2] * sums - earlier, where `earlier`
+    takes from each gradient the step sizes that had passed before it came.
+    """
+    features = X.shape[1]
+    for i in order:
+        scale = 1.0 / (regularization * (start + clock[0]))
+        for k in range(signs.shape[1]):
+            output = 0.0
+            for j in range(chosen.shape[1]):
+                a = chosen[i, j]
+                local = 0.0
+                for l in range(features):
+                    local += sums[a, k, l] * X[i, l]
+                output += codes[i, j] * local
+            if signs[i, k] * output * scale < 1.0:
+                for j in range(chosen.shape[1]):
+                    a = chosen[i, j]
+                    gradient = signs[i, k] * codes[i, j]
+                    for l in range(features):
+                        sums[a, k, l] += gradient * X[i, l]
+                    if averaged:
+                        for l in range(features):
+                            earlier[a, k, l] += clock[2] * gradient * X[i, l]
+        clock[0] += 1.0
+        if averaged:
+            clock[1] += 1.0
+            clock[2] += 1.0 / (regularization * (start + clock[0]))
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def add_local_scores(X: Array, chosen: Array, codes: Array, coef: Array, intercept: Array, scores: Array) -> None:
+    """scores_k(x) += sum over the nearest anchors of gamma_v(x) (<w_vk, x> + b_vk).
+
+    MNIST, ten classes, 10,000 rows: 0.10 s; a product an anchor over its own rows 0.33 s, one with all anchors 0.42 s.
+    """
+    for i in range(len(X)):
+        for j in range(chosen.shape[1]):
+            a = chosen[i, j]
+            for k in range(coef.shape[1]):
+                local = intercept[a, k]
+                for l in range(X.shape[1]):
+                    local += coef[a, k, l] * X[i, l]
+                scores[i, k] += codes[i, j] * local
