@@ -1,0 +1,158 @@
+"""Local Deep Kernel Learning: a tree of gated linear predictors, of which each sample uses one path.
+
+    f(x) = sum over the nodes k on the path of x of  tanh(sigma v_k'x) w_k'x,     the path by the signs of theta_j'x
+
+This is an SVM whose kernel k(x, z) = <phi(x), phi(z)> <x, z> has a sparse local part phi that is learned with the tree.
+Training is stochastic descent in the primal, on the relaxation of `ldkl_objective` whose paths harden as it goes on.
+Prediction costs O(depth d) a class, whatever the number of training samples.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.baselines.base import Baseline
+from mllkm_scale.baselines.checks import check_count, check_positive, seed_of
+from mllkm_scale.baselines.ldkl_objective import Forest, mean_hinge
+from mllkm_scale.baselines.ldkl_tree import path_scores
+
+__all__ = ["LDKLClassifier"]
+
+Array = NDArray[Any]
+STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
+DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square
+
+
+class LDKLClassifier(Baseline):
+    """Local Deep Kernel Learning: each sample is scored by the nodes on its path through a learned tree.
+
+    The problem is the one of the paper, and so is its relaxation. The steps are Adam's instead of 1 / (lambda sqrt(t)),
+    in units of 1 / root mean |x|^2, so that one length of them serves many data sets. The paper treats two classes;
+    more of them are one tree each, one against the rest. Features should be scaled to like ranges, about zero.
+
+    Parameters
+    ----------
+    depth : int
+        Depth D of the trees: 2^(D+1) - 1 nodes, of which a sample visits D + 1.
+    lambda_w, lambda_v, lambda_theta : float
+        Weights of the squared norms of predictors, gates and routes against the mean hinge loss.
+    sigma : float
+        Sharpness of the gates tanh(sigma v'x).
+    epochs : int
+        Passes over the training samples, in mini-batches of sqrt(n).
+    learning_rate : float
+        First step, relative to the scale that the parameters start from; steps fall to zero linearly.
+    random_state : int or None
+        Seed of the first parameters and of the order of the samples.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+        Labels.
+    routes_ : array (K, 2^D - 1, d + 1)
+        theta of the inner nodes, the bias last; K is 1 for two classes.
+    gates_, predictors_ : array (K, 2^(D+1) - 1, d + 1)
+        v and w of all nodes, the bias last.
+    losses_ : array (epochs,)
+        Relaxed mean hinge loss during each epoch, summed over the classes.
+
+    References
+    ----------
+    C. Jose, P. Goyal, P. Aggrwal, M. Varma. Local Deep Kernel Learning for Efficient Non-linear SVM Prediction.
+    ICML 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X / 8 - 1
+    >>> bool(LDKLClassifier(epochs=20).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.96)
+    True
+    """
+
+    def __init__(
+        self,
+        depth: int = 3,
+        *,
+        lambda_w: float = 1e-3,
+        lambda_v: float = 1e-3,
+        lambda_theta: float = 1e-3,
+        sigma: float = 1.0,
+        epochs: int = 40,
+        learning_rate: float = 0.05,
+        random_state: int | None = 0,
+    ) -> None:
+        self.depth = depth
+        self.lambda_w = lambda_w
+        self.lambda_v = lambda_v
+        self.lambda_theta = lambda_theta
+        self.sigma = sigma
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def _learn(self, X: Array, signs: Array) -> None:
+        check_count(depth=self.depth, epochs=self.epochs)
+        check_positive(lambda_w=self.lambda_w, lambda_v=self.lambda_v, lambda_theta=self.lambda_theta)
+        check_positive(sigma=self.sigma, learning_rate=self.learning_rate)
+        rng = np.random.default_rng(seed_of(self.random_state))
+        rows = np.column_stack([X, np.ones(len(X))])
+        unit = 1.0 / math.sqrt(np.einsum("ij,ij->", rows, rows) / len(rows))
+        forest = _random_forest(self.depth, signs.shape[1], rows.shape[1], unit, rng)
+        self.losses_ = self._descend(forest, rows, signs, unit * self.learning_rate, rng)
+        self.routes_, self.gates_, self.predictors_ = (
+            np.ascontiguousarray(forest.parameters[:, part]) for part in forest.parts
+        )
+
+    def _descend(self, forest: Forest, rows: Array, signs: Array, step: float, rng: np.random.Generator) -> Array:
+        """Change the parameters in place by mini-batches whose paths get harder; the mean loss of each epoch."""
+        n, size = len(rows), math.isqrt(len(rows))
+        batches = n // size
+        steepness = np.geomspace(*STEEPNESS, self.epochs * batches)
+        lambdas = np.empty((forest.parameters.shape[1], 1))
+        for part, value in zip(forest.parts, (self.lambda_theta, self.lambda_v, self.lambda_w), strict=True):
+            lambdas[part] = value
+        adam, losses = Adam(forest.parameters), np.zeros(self.epochs)
+        for epoch in range(self.epochs):
+            order = rng.permutation(n)
+            for batch in range(batches):
+                chosen, t = order[batch * size : (batch + 1) * size], epoch * batches + batch
+                loss, gradient = mean_hinge(forest, rows[chosen], signs[chosen], self.sigma, steepness[t])
+                gradient += lambdas * forest.parameters
+                adam.step(gradient, step * (1.0 - t / len(steepness)))
+                losses[epoch] += loss / batches
+        return losses
+
+    def _scores(self, X: Array) -> Array:
+        scores = np.empty((len(X), len(self.gates_)))
+        path_scores(X, self.routes_, self.gates_, self.predictors_, float(self.sigma), scores)
+        return scores
+
+
+class Adam:
+    """Steps along the running mean of the gradient over the root of that of its square (Kingma and Ba, 2015)."""
+
+    def __init__(self, parameters: Array) -> None:
+        self.parameters = parameters
+        self.mean, self.square = np.zeros_like(parameters), np.zeros_like(parameters)
+        self.steps = 0
+
+    def step(self, gradient: Array, length: float) -> None:
+        """Move the parameters, in place."""
+        self.steps += 1
+        first, second = DECAYS
+        self.mean += (1.0 - first) * (gradient - self.mean)
+        self.square += (1.0 - second) * (gradient**2 - self.square)
+        # Both means start from zero, hence their corrections.
+        length *= math.sqrt(1.0 - second**self.steps) / (1.0 - first**self.steps)
+        self.parameters -= length * self.mean / (np.sqrt(self.square) + 1e-12)
+
+
+def _random_forest(depth: int, K: int, width: int, unit: float, rng: np.random.Generator) -> Forest:
+    """Normal parameters of such a size that inner products with the rows are of the order of one."""
+    nodes = 2 ** (depth + 1) - 1
+    return Forest(unit * rng.standard_normal((K, nodes // 2 + 2 * nodes, width)), depth)
