@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["check_choice", "check_count", "check_positive", "seed_of"]
+__all__ = ["check_choice", "check_count", "check_positive", "seed_of", "warn_of_gap"]
 
 
 def check_positive(**values: object) -> None:
@@ -46,3 +48,14 @@ def seed_of(random_state: int | None) -> int:
     if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool) or random_state < 0:
         raise ParameterError(f"random_state={random_state!r}: give a whole number from 0, or None for a random one")
     return int(random_state)
+
+
+def warn_of_gap(method: str, gap: float, tol: float, max_iter: int) -> None:
+    """A ConvergenceWarning at the caller of fit, if a method has run out of epochs before its gap was small enough."""
+    if gap > tol:
+        warnings.warn(
+            f"{method} ends after {max_iter} epochs at a relative gap of {gap:.1e}, above tol={tol}: "
+            "scale the features, or raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

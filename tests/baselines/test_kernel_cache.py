@@ -1,0 +1,86 @@
+"""The cache of kernel rows against a dictionary with the same rule."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mllkm_scale.baselines.kernel_cache import KernelCache, fetch_row, forget_row, gaussian_row, set_column
+
+N, WIDTH, GAMMA = 30, 8, 0.3
+X = np.random.default_rng(0).normal(size=(N, 3))
+K = np.exp(-GAMMA * ((X[:, None] - X) ** 2).sum(axis=2))
+
+
+def test_a_row_is_that_of_the_formula():
+    others, row = np.array([4, 2, 7, 4]), np.zeros(4)
+    gaussian_row(X, GAMMA, 2, others, row)
+    np.testing.assert_allclose(row, K[2, others], rtol=1e-14)
+    assert row[1] == 1.0
+
+
+@settings(max_examples=60)
+@given(
+    bound_bytes=st.integers(0, 9 * WIDTH * 8),
+    actions=st.lists(
+        st.tuples(st.sampled_from(["fetch", "fetch", "replace", "widen"]), st.integers(0, WIDTH - 1)), max_size=40
+    ),
+)
+def test_rows_are_right_the_bound_is_kept_and_the_least_recently_used_goes(bound_bytes, actions):
+    cache, width = KernelCache(bound_bytes, N), WIDTH
+    cache.widen(width)
+    samples, newcomer = np.arange(WIDTH), WIDTH
+    kept: OrderedDict[int, None] = OrderedDict()
+    hits = misses = evictions = 0
+
+    def fetch(slot):
+        nonlocal hits, misses, evictions
+        room = bound_bytes // (8 * width)
+        if slot in kept:
+            hits += 1
+            kept.move_to_end(slot)
+        else:
+            misses += 1
+            if room >= 2:
+                if len(kept) == min(room, width):
+                    evictions += 1
+                    kept.popitem(last=False)
+                kept[slot] = None
+        return fetch_row(cache.rows, slot, cache.rows.spare[0], X, GAMMA, samples)
+
+    for action, slot in actions:
+        if action == "widen":
+            width += 1
+            cache.widen(width)
+            kept.clear()
+        elif action == "replace":
+            forget_row(cache.rows, slot)
+            kept.pop(slot, None)
+            samples[slot] = newcomer = (newcomer + 1) % N
+            set_column(cache.rows, slot, fetch(slot))
+        row = fetch(slot)
+        expected = np.empty(WIDTH)
+        gaussian_row(X, GAMMA, samples[slot], samples, expected)
+        assert np.array_equal(row[:WIDTH], expected)
+        assert cache.nbytes == len(kept) * width * 8 <= bound_bytes
+        assert set(np.flatnonzero(cache.rows.row_of >= 0)) == set(kept)
+    found = cache.statistics
+    assert (found.hits, found.misses, found.evictions) == (hits, misses, evictions)
+    assert cache.nbytes <= found.peak_bytes <= bound_bytes
+
+
+def test_the_buffer_is_never_larger_than_the_whole_kernel():
+    cache = KernelCache(10**12, N)
+    cache.widen(N)
+    assert cache.rows.values.shape == (N, N)
+
+
+@pytest.mark.parametrize(("bound_bytes", "rows"), [(0, 0), (2 * 8 * WIDTH - 1, 0), (2 * 8 * WIDTH, 2), (10**6, WIDTH)])
+def test_rows_are_kept_from_two_on(bound_bytes, rows):
+    cache = KernelCache(bound_bytes, N)
+    cache.widen(WIDTH)
+    assert len(cache.rows.values) == rows
