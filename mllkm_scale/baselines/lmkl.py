@@ -1,0 +1,256 @@
+"""Localized multiple kernel learning (Gonen and Alpaydin 2008): kernel weights that depend on where a sample is.
+
+    f(x) = sum_m eta_m(x) <w_m, phi_m(x)> + b                  eta: softmax gates (`gating`)
+
+    min over v:   J(v) = max over alpha:  sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_eta(x_i, x_j)
+                                          with  0 <= alpha <= C,  sum alpha_i y_i = 0
+
+In turns: solve the SVM on K_eta, then move the gating v against dJ/dv, with a line search on J. J falls with each
+step, but it is not convex: the end is a local optimum that depends on the random start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.svm import SVC
+
+from mllkm_scale.baselines.base import Baseline
+from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
+from mllkm_scale.baselines.gating import Parts, gates, gating_gradient, localized_gram
+from mllkm_scale.errors import ParameterError
+
+__all__ = ["KINDS", "LMKLClassifier"]
+
+Array = NDArray[Any]
+
+KINDS = ("linear", "polynomial", "gaussian")
+ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
+
+
+class LMKLClassifier(Baseline):
+    """Localized multiple kernel learning of Gonen and Alpaydin, with softmax gates that are linear in the features.
+
+    P copies of the linear kernel make a piecewise linear machine. Features are used as they are, by the kernels and by
+    the gates: scale them first. More than two classes are one against the rest, each with a gating of its own. Memory
+    and time grow with n^2: meant for some thousand rows.
+
+    Parameters
+    ----------
+    kernels : sequence of {"linear", "polynomial", "gaussian"}
+        <x, z>; (<x, z> + 1)^2; exp(-|x - z|^2 / width^2). A name may come several times.
+    width : float or "auto"
+        Of the Gaussian; "auto" is the mean distance of a training row to its nearest neighbour.
+    normalize : bool
+        Divide each kernel by its mean diagonal over the training rows; wanted where kinds of kernels are mixed.
+    C : float
+        Bound of the duals.
+    n_steps : int
+        Most steps of the gating.
+    tol : float
+        Relative decrease of J below which the steps end.
+    n_starts : int
+        Random starts of the gating; the one that ends with the lowest J is kept.
+    random_state : int or None
+        Seed of the starts.
+
+    Attributes
+    ----------
+    gating_ : ndarray (K, P, d + 1)
+        v and v_0 of each class and kernel.
+    coef_ : ndarray (K, P, d)
+        w of the linear kernels, 0 for the others.
+    intercept_ : ndarray (K,)
+    support_ : ndarray (s,)
+        Rows that are support vectors of any class.
+    objectives_ : list of K arrays
+        J at the start and after each step.
+
+    References
+    ----------
+    M. Gonen and E. Alpaydin, "Localized Multiple Kernel Learning", ICML 2008.
+
+    Examples
+    --------
+    The middle one of three classes in a row takes two linear pieces.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = (X - X.mean(axis=0)) / X.std(axis=0), y == 1
+    >>> [round(LMKLClassifier(kernels=("linear",) * count).fit(X, y).score(X, y), 1) for count in (1, 2)]
+    [0.7, 1.0]
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[str] = ("linear", "linear", "linear"),
+        width: float | str = "auto",
+        normalize: bool = False,
+        C: float = 1.0,
+        n_steps: int = 100,
+        tol: float = 1e-3,
+        n_starts: int = 1,
+        random_state: int | None = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.width = width
+        self.normalize = normalize
+        self.C = C
+        self.n_steps = n_steps
+        self.tol = tol
+        self.n_starts = n_starts
+        self.random_state = random_state
+
+    def _learn(self, X: Array, signs: Array) -> None:
+        self._check()
+        rng = np.random.default_rng(seed_of(self.random_state))
+        self._kinds = kinds_of(X, self.kernels, self.width, self.normalize)
+        parts = [(kind.gram(X, X), kind.members) for kind in self._kinds]
+        # Gates of a start differ by a factor of e or so over the data: equal gates are a saddle point of J.
+        spread = np.sqrt(np.mean(np.einsum("ij,ij->i", X, X))) or 1.0
+        shape = (signs.shape[1], self.n_starts, len(self.kernels), X.shape[1] + 1)
+        starts = rng.normal(size=shape) / spread
+        machines = [
+            min(
+                (descend(X, parts, y, start, self.C, self.n_steps, self.tol) for start in mine),
+                key=lambda machine: machine.objectives[-1],
+            )
+            for y, mine in zip(signs.T, starts, strict=True)
+        ]
+        self.gating_ = np.stack([machine.gating for machine in machines])
+        self.intercept_ = np.array([machine.bias for machine in machines])
+        self.objectives_ = [machine.objectives for machine in machines]
+        # a_i eta_m(x_i), (K, P, n): the expansion of w_m over the training rows.
+        expansion = np.stack([(gates(X, m.gating) * m.duals[:, None]).T for m in machines])
+        self.support_ = np.flatnonzero(np.any([machine.duals != 0.0 for machine in machines], axis=0))
+        self.coef_ = np.zeros((*expansion.shape[:2], X.shape[1]))
+        for kind in self._kinds:
+            if kind.name == "linear":
+                self.coef_[:, kind.members] = expansion[:, kind.members] @ X / kind.scale
+        self._curved = [kind for kind in self._kinds if kind.name != "linear"]
+        self._support_rows = X[self.support_] if self._curved else X[:0]
+        self._expansion = expansion[:, :, self.support_]
+
+    def _scores(self, X: Array) -> Array:
+        count, kernels, features = self.coef_.shape
+        local = (X @ self.coef_.reshape(-1, features).T).reshape(len(X), count, kernels)
+        for kind in self._curved:
+            gram = kind.gram(X, self._support_rows)
+            for k in range(count):
+                local[:, k, kind.members] = gram @ self._expansion[k, kind.members].T
+        shares = np.stack([gates(X, gating) for gating in self.gating_], axis=1)
+        return np.einsum("nkp,nkp->nk", shares, local) + self.intercept_
+
+    def _check(self) -> None:
+        if isinstance(self.kernels, str) or len(self.kernels) == 0:
+            raise ParameterError(f"kernels={self.kernels!r}: give a sequence of names, such as ('linear', 'linear')")
+        for name in self.kernels:
+            check_choice(KINDS, kernels=name)
+        if self.width != "auto":
+            if isinstance(self.width, str):
+                raise ParameterError(f"width={self.width!r}: give a positive number, or 'auto'")
+            check_positive(width=self.width)
+        check_positive(C=self.C, tol=self.tol)
+        check_count(n_steps=self.n_steps, n_starts=self.n_starts)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of kernel, what it is divided by, and which kernels of the machine are of it."""
+
+    name: str
+    members: Array
+    width: float
+    scale: float = 1.0
+
+    def gram(self, X: Array, Z: Array) -> Array:
+        """K (n, m) of two sets of rows."""
+        if self.name == "gaussian":
+            gram = np.exp(euclidean_distances(X, Z, squared=True) / -(self.width**2))
+        else:
+            gram = X @ Z.T
+            if self.name == "polynomial":
+                gram = (gram + 1.0) ** 2
+        return np.asarray(gram / self.scale)
+
+    def mean_diagonal(self, X: Array) -> float:
+        """Mean of K(x, x) over the rows."""
+        if self.name == "gaussian":
+            return 1.0
+        squares = np.einsum("ij,ij->i", X, X)
+        return float(np.mean(squares if self.name == "linear" else (squares + 1.0) ** 2)) or 1.0
+
+
+def kinds_of(X: Array, kernels: Sequence[str], width: float | str, normalize: bool) -> list[Kind]:
+    """The kinds among the kernels, in the order of KINDS."""
+    names = np.asarray(kernels)
+    found = []
+    for name in KINDS:
+        members = np.flatnonzero(names == name)
+        if len(members) == 0:
+            continue
+        radius = (nearest_distance(X) if width == "auto" else float(width)) if name == "gaussian" else 1.0
+        kind = Kind(name, members, radius)
+        found.append(Kind(name, members, radius, kind.mean_diagonal(X)) if normalize else kind)
+    return found
+
+
+def nearest_distance(X: Array) -> float:
+    """Mean distance of a row to its nearest other row."""
+    distances = euclidean_distances(X)
+    np.fill_diagonal(distances, np.inf)
+    mean = float(distances.min(axis=1).mean())
+    return mean if 0.0 < mean < np.inf else 1.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the descent ends with: gating (P, d + 1), signed duals (n,), bias, and J after each step."""
+
+    gating: Array
+    duals: Array
+    bias: float
+    objectives: Array
+
+
+def descend(X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_steps: int, tol: float) -> Machine:
+    """Gradient steps on the gating (P, d + 1), each with a backtracking line search on J."""
+    shares = gates(X, gating)
+    value, duals, bias = solve_svm(localized_gram(parts, shares), signs, C)
+    objectives = [value]
+    rate = 0.0
+    for _ in range(n_steps if len(gating) > 1 else 0):
+        gradient = gating_gradient(X, parts, shares, duals)
+        slope = float(np.sum(gradient**2))
+        if slope == 0.0:
+            break
+        rate = 2.0 * rate if rate > 0.0 else 1.0 / np.sqrt(slope)
+        # A step that promises less than a share of tol is not worth its SVM.
+        while rate * slope > 1e-3 * tol * value:
+            trial = gating - rate * gradient
+            moved = gates(X, trial)
+            reached, tried, offset = solve_svm(localized_gram(parts, moved), signs, C)
+            if reached <= value - ENOUGH * rate * slope:
+                break
+            rate /= 2.0
+        else:
+            break
+        gating, shares, duals, bias = trial, moved, tried, offset
+        objectives.append(reached)
+        decrease, value = value - reached, reached
+        if decrease < tol * value:
+            break
+    return Machine(gating, duals, bias, np.array(objectives))
+
+
+def solve_svm(gram: Array, signs: Array, C: float) -> tuple[float, Array, float]:
+    """Optimal value J, signed duals alpha_i y_i, and bias of the SVM on a Gram."""
+    svm = SVC(kernel="precomputed", C=C, tol=1e-4).fit(gram, signs)
+    duals = np.zeros(len(signs))
+    duals[svm.support_] = svm.dual_coef_[0]
+    return float(duals @ (signs - 0.5 * (gram @ duals))), duals, float(svm.intercept_[0])
