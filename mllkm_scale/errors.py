@@ -10,6 +10,7 @@ __all__ = [
     "CheckpointError",
     "ClusterError",
     "DataError",
+    "FetchError",
     "InterruptedTraining",
     "JobFileError",
     "MLLKMError",
@@ -71,6 +72,12 @@ class JobFileError(MLLKMError, ValueError):
     """A job file cannot be run: file and line are named."""
 
     exit_code = 9
+
+
+class FetchError(MLLKMError):
+    """A data set of the catalogue is not there and cannot be fetched: every route is named with its reason."""
+
+    exit_code = 10
 
 
 class InterruptedTraining(MLLKMError):

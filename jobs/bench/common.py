@@ -14,6 +14,8 @@ import h5py
 import numpy as np
 
 from mllkm_scale import Dataset, Model, __version__, train
+from mllkm_scale.data import catalogue
+from mllkm_scale.errors import MLLKMError
 from mllkm_scale.run.progress import PlainProgress
 from mllkm_scale.units import format_bytes
 
@@ -21,13 +23,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load(name: str) -> dict[str, np.ndarray]:
-    """Arrays of NAME.npz in the folder MLLKM_DATA (default: shared/data beside the project)."""
-    folder = Path(os.environ.get("MLLKM_DATA", ROOT.parent / "shared" / "data"))
-    path = folder / f"{name}.npz"
-    if not path.exists():
-        sys.exit(f"{name}.npz is not there: set MLLKM_DATA to the folder that has it")
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
+    """Arrays of a data set of the catalogue; the folder MLLKM_DATA (default: shared/data beside this one) is first."""
+    beside = ROOT.parent / "shared" / "data"
+    if beside.is_dir():
+        os.environ.setdefault("MLLKM_DATA", str(beside))
+    try:
+        data = catalogue.load(name, notice=_note, progress=_note)
+    except MLLKMError as error:
+        sys.exit(str(error))
+    arrays = {"X": data.X, "y": data.y, "X_test": data.X_test, "y_test": data.y_test}
+    return {key: values for key, values in arrays.items() if values is not None}
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def write_hdf5(path: Path, X: np.ndarray, y: np.ndarray) -> None:

