@@ -157,7 +157,7 @@ def descend(
     """
     norms = np.einsum("ij,ij->i", X, X) * np.einsum("ij,ij->i", codes, codes)
     start = float(norms.mean()) / regularization
-    earlier = np.zeros_like(sums) if averaging else sums
+    earlier = np.zeros_like(sums) if averaging else sums  # not used without averaging
     # Steps taken; and of those averaged over: their number, and the sum of their step sizes.
     clock = np.zeros(3)
     rng = np.random.default_rng(seed)

@@ -17,19 +17,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
 from mllkm_scale.baselines.gating import Parts, gates, gating_gradient, localized_gram
+from mllkm_scale.baselines.kernel_kinds import KINDS, kinds_of
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["KINDS", "LMKLClassifier"]
+__all__ = ["LMKLClassifier"]
 
 Array = NDArray[Any]
 
-KINDS = ("linear", "polynomial", "gaussian")
 ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
 
 
@@ -113,28 +112,29 @@ class LMKLClassifier(Baseline):
         parts = [(kind.gram(X, X), kind.members) for kind in self._kinds]
         # Gates of a start differ by a factor of e or so over the data: equal gates are a saddle point of J.
         spread = np.sqrt(np.mean(np.einsum("ij,ij->i", X, X))) or 1.0
-        shape = (signs.shape[1], self.n_starts, len(self.kernels), X.shape[1] + 1)
-        starts = rng.normal(size=shape) / spread
-        machines = [
-            min(
-                (descend(X, parts, y, start, self.C, self.n_steps, self.tol) for start in mine),
-                key=lambda machine: machine.objectives[-1],
-            )
-            for y, mine in zip(signs.T, starts, strict=True)
-        ]
+        starts = rng.normal(size=(signs.shape[1], self.n_starts, len(self.kernels), X.shape[1] + 1)) / spread
+        self._keep(X, [self._best(X, parts, y, mine) for y, mine in zip(signs.T, starts, strict=True)])
+
+    def _best(self, X: Array, parts: Parts, signs: Array, starts: Array) -> Machine:
+        """Of the machines of all starts the one of the lowest J."""
+        machines = [descend(X, parts, signs, start, self.C, self.n_steps, self.tol) for start in starts]
+        return min(machines, key=lambda machine: float(machine.objectives[-1]))
+
+    def _keep(self, X: Array, machines: list[Machine]) -> None:
+        """What prediction needs: w of the linear kernels, support vectors and their weights for the others."""
         self.gating_ = np.stack([machine.gating for machine in machines])
         self.intercept_ = np.array([machine.bias for machine in machines])
         self.objectives_ = [machine.objectives for machine in machines]
-        # a_i eta_m(x_i), (K, P, n): the expansion of w_m over the training rows.
-        expansion = np.stack([(gates(X, m.gating) * m.duals[:, None]).T for m in machines])
         self.support_ = np.flatnonzero(np.any([machine.duals != 0.0 for machine in machines], axis=0))
-        self.coef_ = np.zeros((*expansion.shape[:2], X.shape[1]))
+        rows = X[self.support_]
+        # a_i eta_m(x_i), (K, P, s): the weights of the support vectors in w_m.
+        self._expansion = np.stack([(gates(rows, m.gating) * m.duals[self.support_, None]).T for m in machines])
+        self.coef_ = np.zeros((*self._expansion.shape[:2], X.shape[1]))
         for kind in self._kinds:
             if kind.name == "linear":
-                self.coef_[:, kind.members] = expansion[:, kind.members] @ X / kind.scale
+                self.coef_[:, kind.members] = self._expansion[:, kind.members] @ rows / kind.scale
         self._curved = [kind for kind in self._kinds if kind.name != "linear"]
-        self._support_rows = X[self.support_] if self._curved else X[:0]
-        self._expansion = expansion[:, :, self.support_]
+        self._support_rows = rows if self._curved else rows[:0]
 
     def _scores(self, X: Array) -> Array:
         count, kernels, features = self.coef_.shape
@@ -157,55 +157,6 @@ class LMKLClassifier(Baseline):
             check_positive(width=self.width)
         check_positive(C=self.C, tol=self.tol)
         check_count(n_steps=self.n_steps, n_starts=self.n_starts)
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of kernel, what it is divided by, and which kernels of the machine are of it."""
-
-    name: str
-    members: Array
-    width: float
-    scale: float = 1.0
-
-    def gram(self, X: Array, Z: Array) -> Array:
-        """K (n, m) of two sets of rows."""
-        if self.name == "gaussian":
-            gram = np.exp(euclidean_distances(X, Z, squared=True) / -(self.width**2))
-        else:
-            gram = X @ Z.T
-            if self.name == "polynomial":
-                gram = (gram + 1.0) ** 2
-        return np.asarray(gram / self.scale)
-
-    def mean_diagonal(self, X: Array) -> float:
-        """Mean of K(x, x) over the rows."""
-        if self.name == "gaussian":
-            return 1.0
-        squares = np.einsum("ij,ij->i", X, X)
-        return float(np.mean(squares if self.name == "linear" else (squares + 1.0) ** 2)) or 1.0
-
-
-def kinds_of(X: Array, kernels: Sequence[str], width: float | str, normalize: bool) -> list[Kind]:
-    """The kinds among the kernels, in the order of KINDS."""
-    names = np.asarray(kernels)
-    found = []
-    for name in KINDS:
-        members = np.flatnonzero(names == name)
-        if len(members) == 0:
-            continue
-        radius = (nearest_distance(X) if width == "auto" else float(width)) if name == "gaussian" else 1.0
-        kind = Kind(name, members, radius)
-        found.append(Kind(name, members, radius, kind.mean_diagonal(X)) if normalize else kind)
-    return found
-
-
-def nearest_distance(X: Array) -> float:
-    """Mean distance of a row to its nearest other row."""
-    distances = euclidean_distances(X)
-    np.fill_diagonal(distances, np.inf)
-    mean = float(distances.min(axis=1).mean())
-    return mean if 0.0 < mean < np.inf else 1.0
 
 
 @dataclass(frozen=True)
