@@ -107,9 +107,9 @@ def test_three_linear_kernels_find_the_zigzag_that_one_cannot(seed):
 @pytest.mark.parametrize(
     ("name", "settings", "rival", "percent"),
     [
-        ("banana", {"C": 0.1}, "linear", 17.0),
-        ("sonar", {"C": 0.1}, "linear", 16.0),
-        ("ionosphere", {"kernels": ("linear", "polynomial", "gaussian"), "normalize": True, "C": 10.0}, "poly", 8.0),
+        ("banana", {"C": 0.1}, "linear", 20.0),
+        ("sonar", {"C": 0.1}, "linear", 19.0),
+        ("ionosphere", {"kernels": ("linear", "polynomial", "gaussian"), "normalize": True, "C": 10.0}, "poly", 9.0),
     ],
 )
 def test_localized_kernels_gain_on_real_data(real_data, name, settings, rival, percent):
@@ -130,7 +130,7 @@ def test_usps_eight_against_the_rest_beats_one_linear_machine(split_data):
     machine = LMKLClassifier().fit(X[:2000], y[:2000] == 8)
     linear = SVC(kernel="linear").fit(X[:2000], y[:2000] == 8)
     errors = [100 * np.mean(m.predict(X_test) != (y_test == 8)) for m in (machine, linear)]
-    assert errors[0] < 3.2  # measured: 2.8; SVC with the Gaussian kernel 2.7
+    assert errors[0] < 3.4  # measured: 2.8; SVC with the Gaussian kernel 2.7
     assert errors[0] < errors[1] - 1.0
 
 
