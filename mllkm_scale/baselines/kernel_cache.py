@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CacheStatistics", "KernelCache", "Rows", "fetch_row", "forget_row", "gaussian_row", "set_column"]
+__all__ = ["CacheStatistics", "KernelCache", "Rows", "fetch_row", "forget_row", "gaussian_block", "insert_row"]
 
 Array = NDArray[Any]
 _ITEM_BYTES = 8
@@ -26,7 +26,7 @@ _HITS, _MISSES, _EVICTIONS, _KEPT, _MOST_KEPT, _CLOCK = range(6)
 
 @dataclass(frozen=True)
 class CacheStatistics:
-    """How a cache was used: rows found, computed, and evicted, and the most bytes that it held."""
+    """How a cache was used: rows found, computed again, and evicted, and the most bytes that it held."""
 
     hits: int
     misses: int
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     """The arrays of a cache, for compiled loops."""
 
     values: Array  # (r, width) the rows that are kept
-    spare: Array  # (2, width) room for the two rows of a step where the bound leaves none
+    spare: Array  # (2, width) the two rows of a step where the bound leaves room for none; otherwise empty
     row_of: Array  # (width,) row of a slot, or -1
     slot_of: Array  # (r,) slot of a row, or -1
     last_use: Array  # (r,) when a row was last asked for; -1 for free rows
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 
 class KernelCache:
-    """At most `bound_bytes` of kernel rows; a step needs two of them at once, so room for less is left unused."""
+    """At most `bound_bytes` of kernel rows; a step needs two at once, so less room than that is left unused."""
 
     def __init__(self, bound_bytes: int, n: int) -> None:
         self._buffer = np.empty(min(bound_bytes // _ITEM_BYTES, n * n))
@@ -55,17 +55,28 @@ class KernelCache:
         self.rows = self._layout(0)
 
     def widen(self, width: int) -> None:
-        """Rows of another width; those that were kept are computed again when they are asked for."""
+        """Longer rows, in the same buffer: fewer fit, and the most recently used of those that were kept stay."""
         self._peak_bytes = self.statistics.peak_bytes
-        self._counts[[_KEPT, _MOST_KEPT]] = 0
-        self.rows = self._layout(width)
+        old, self.rows = self.rows, self._layout(width)
+        by_use = np.argsort(old.last_use)[len(old.last_use) - self._counts[_KEPT] :]
+        stay = np.sort(by_use[max(len(by_use) - len(self.rows.values), 0) :])
+        # First close the gaps, then spread from the last row on: no row is written over before it has moved.
+        for row, source in enumerate(stay):
+            old.values[row] = old.values[source]
+        for row in reversed(range(len(stay))):
+            self.rows.values[row, : old.values.shape[1]] = old.values[row]
+        slots = old.slot_of[stay]
+        self.rows.slot_of[: len(stay)], self.rows.row_of[slots] = slots, np.arange(len(stay))
+        self.rows.last_use[: len(stay)] = old.last_use[stay]
+        self._counts[_EVICTIONS] += len(by_use) - len(stay)
+        self._counts[[_KEPT, _MOST_KEPT]] = len(stay)
 
     def _layout(self, width: int) -> Rows:
         count = min(len(self._buffer) // max(width, 1), width)
         count = count if count >= 2 else 0
         return Rows(
             values=self._buffer[: count * width].reshape(count, width),
-            spare=np.empty((2, width)),
+            spare=np.empty((2, 0 if count else width)),
             row_of=np.full(width, -1),
             slot_of=np.full(count, -1),
             last_use=np.full(count, -1),
@@ -89,14 +100,15 @@ class KernelCache:
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def gaussian_row(X: Array, gamma: float, sample: int, others: Array, out: Array) -> None:
-    """exp(-gamma |x_sample - x_other|^2) for each of the other samples."""
-    for s in range(len(others)):
-        distance = 0.0
-        for p in range(X.shape[1]):
-            difference = X[sample, p] - X[others[s], p]
-            distance += difference * difference
-        out[s] = math.exp(-gamma * distance)
+def gaussian_block(X: Array, gamma: float, samples: Array, others: Array, out: Array) -> None:
+    """out[i, j] = exp(-gamma |x_i - x_j|^2) for i among the samples, and j among the others."""
+    for j in range(len(others)):  # outermost, so that each of the many others is read from memory once
+        for i in range(len(samples)):
+            distance = 0.0
+            for p in range(X.shape[1]):
+                difference = X[samples[i], p] - X[others[j], p]
+                distance += difference * difference
+            out[i, j] = math.exp(-gamma * distance)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -109,10 +121,23 @@ def forget_row(rows: Rows, slot: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def _claim_row(rows: Rows, slot: int) -> int:
+    """A row for a slot that has none: a free one, or else that of the least recently used."""
+    row = int(rows.last_use.argmin())
+    if rows.slot_of[row] >= 0:
+        rows.counts[_EVICTIONS] += 1
+        forget_row(rows, rows.slot_of[row])
+    rows.slot_of[row], rows.row_of[slot], rows.last_use[row] = slot, row, rows.counts[_CLOCK]
+    rows.counts[_KEPT] += 1
+    rows.counts[_MOST_KEPT] = max(rows.counts[_MOST_KEPT], rows.counts[_KEPT])
+    return row
+
+
+@numba.njit(cache=True, nogil=True)
 def fetch_row(rows: Rows, slot: int, spare: Array, X: Array, gamma: float, samples: Array) -> Array:
     """The row of a slot over `samples`, the samples of all slots so far; kept, or else computed.
 
-    It is valid until the second next call; where nothing can be kept it is written to `spare`.
+    It is valid until the second next call; where nothing can be kept it is written to `spare` (1, width).
     """
     rows.counts[_CLOCK] += 1
     row = rows.row_of[slot]
@@ -121,24 +146,22 @@ def fetch_row(rows: Rows, slot: int, spare: Array, X: Array, gamma: float, sampl
         rows.last_use[row] = rows.counts[_CLOCK]
         return rows.values[row]
     rows.counts[_MISSES] += 1
-    if len(rows.slot_of) == 0:
-        target = spare
-    else:
-        row = rows.last_use.argmin()
-        if rows.slot_of[row] >= 0:
-            rows.counts[_EVICTIONS] += 1
-            forget_row(rows, rows.slot_of[row])
-        rows.counts[_KEPT] += 1
-        rows.counts[_MOST_KEPT] = max(rows.counts[_MOST_KEPT], rows.counts[_KEPT])
-        rows.slot_of[row], rows.row_of[slot], rows.last_use[row] = slot, row, rows.counts[_CLOCK]
-        target = rows.values[row]
-    gaussian_row(X, gamma, samples[slot], samples, target)
-    return target
+    target = spare
+    if len(rows.slot_of) > 0:
+        row = _claim_row(rows, slot)
+        target = rows.values[row : row + 1]
+    gaussian_block(X, gamma, samples[slot : slot + 1], samples, target)
+    return target[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def set_column(rows: Rows, slot: int, values: Array) -> None:
-    """A slot has another sample, of which `values` is the row: by symmetry, the column of every row that is kept."""
+def insert_row(rows: Rows, slot: int, values: Array) -> None:
+    """A slot has a new sample, of which `values` is the row: it is kept, and by symmetry a column of the other rows."""
+    rows.counts[_CLOCK] += 1
     for row in range(len(rows.slot_of)):
         if rows.slot_of[row] >= 0:
             rows.values[row, slot] = values[rows.slot_of[row]]
+    if len(rows.slot_of) > 0:
+        row = _claim_row(rows, slot)
+        for s in range(len(values)):
+            rows.values[row, s] = values[s]

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_count, check_positive, seed_of
-from mllkm_scale.baselines.kernel_cache import KernelCache
+from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
 from mllkm_scale.baselines.lasvm_steps import Problem, Window, extremes, finish, seed, visit
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of, widened
 from mllkm_scale.errors import ParameterError
@@ -32,9 +32,9 @@ from mllkm_scale.units import parse_bytes
 __all__ = ["LaSVMClassifier"]
 
 Array = NDArray[Any]
-_WINDOW = 64  # samples whose kernel rows are one matrix product
+_WINDOW = 64  # samples whose kernel rows are computed at once
 _SEEDS = 5  # samples of either sign that a class starts with
-_FIRST_WIDTH = 512  # slots at the start; doubled as the support sets grow
+_FIRST_WIDTH = 512  # slots at the start; a quarter more than needed when the support sets outgrow them
 _STEPS_AT_ONCE = 100_000  # of the finishing step, between two chances to interrupt it
 
 
@@ -54,7 +54,7 @@ class LaSVMClassifier(Baseline):
         Pairs whose gradients differ by less do not violate.
     cache_bytes : str or int, default="200MB"
         Bound on the kernel rows that are kept, such as "1GB". It changes the time of the training, not its result.
-        Beside it the rows of the next 64 samples are in memory.
+        Beside it the rows of the next 64 samples are in memory, and two more where the bound leaves room for none.
     random_state : int or None, default=0
         Seed of the order in which the samples are visited.
 
@@ -166,7 +166,9 @@ class LaSVMClassifier(Baseline):
     def _scores(self, X: Array) -> Array:
         scores = np.empty((len(X), len(self.intercept_)))
         for block in row_blocks(len(X)):
-            scores[block] = _gaussian(X[block], self.support_vectors_, self.gamma_) @ self.dual_coef_.T
+            kernel = squared_distances(X[block], self.support_vectors_)
+            kernel *= -self.gamma_
+            scores[block] = np.exp(kernel, out=kernel) @ self.dual_coef_.T
         return scores + self.intercept_
 
 
@@ -185,7 +187,7 @@ class _Training:
         self._reserve(2 * _SEEDS * len(self._machines.size))
         for k, signs in enumerate(self.problem.signs[order].T):
             samples = np.concatenate([order[signs > 0][:_SEEDS], order[signs < 0][:_SEEDS]])
-            seed(self._machines, self._union, self.cache.rows, self.problem, k, samples)
+            seed(self._machines, self._union, self.cache.rows, self.problem, k, self._window(samples))
 
     def visit(self, order: Array) -> int:
         """One pass over the samples; how often one has entered a support set."""
@@ -216,24 +218,17 @@ class _Training:
         return duals, (top + bottom) / 2.0, top - bottom
 
     def _window(self, samples: Array) -> Window:
-        used = self._union.counts[0]
-        X = self.problem.X
-        kernel = _gaussian(X[samples], X[np.concatenate([self._union.samples[:used], samples])], self.problem.gamma)
-        rows = np.empty((len(samples), len(self._union.samples)))
-        rows[:, :used] = kernel[:, :used]
-        return Window(samples, rows, kernel[:, used:])
+        X, gamma, union = self.problem.X, self.problem.gamma, self._union
+        rows, mutual = np.empty((len(samples), len(union.samples))), np.empty((len(samples), len(samples)))
+        gaussian_block(X, gamma, samples, union.samples[: union.counts[0]], rows)
+        gaussian_block(X, gamma, samples, samples, mutual)
+        return Window(samples, rows, mutual)
 
     def _reserve(self, count: int) -> None:
         """Slots for so many samples more."""
         used, free = self._union.counts
         needed, width = min(used - free + count, self._n), len(self._union.samples)
         if needed > width:
-            width = min(max(needed, 2 * width, _FIRST_WIDTH), self._n)
+            width = min(max(needed + needed // 4, _FIRST_WIDTH), self._n)
             self._union, self._machines = widened(self._union, self._machines, width)
             self.cache.widen(width)
-
-
-def _gaussian(X: Array, Z: Array, gamma: float) -> Array:
-    kernel = squared_distances(X, Z)
-    kernel *= -gamma
-    return np.exp(kernel, out=kernel)

@@ -15,8 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.baselines.kernel_cache import Rows, fetch_row, forget_row, set_column
-from mllkm_scale.baselines.support_sets import Machine, Union, add_member, drop_member, machine_of
+from mllkm_scale.baselines.kernel_cache import Rows, fetch_row, forget_row, insert_row
+from mllkm_scale.baselines.support_sets import Machine, SupportUnion, add_member, drop_member, machine_of
 
 __all__ = ["Problem", "Window", "extremes", "finish", "seed", "visit"]
 
@@ -61,12 +61,12 @@ def _violation(machine: Machine, up: int, down: int) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _step(machine: Machine, union: Union, rows: Rows, problem: Problem, i: int, j: int) -> bool:
+def _step(machine: Machine, union: SupportUnion, rows: Rows, problem: Problem, i: int, j: int) -> bool:
     """The best step along a violating pair of places; False if it is too small for the precision of the numbers."""
     slot_i, slot_j, size = machine.members[i], machine.members[j], machine.size[0]
     samples = union.samples[: union.counts[0]]
-    row_i = fetch_row(rows, slot_i, rows.spare[0], problem.X, problem.gamma, samples)
-    row_j = fetch_row(rows, slot_j, rows.spare[1], problem.X, problem.gamma, samples)
+    row_i = fetch_row(rows, slot_i, rows.spare[:1], problem.X, problem.gamma, samples)
+    row_j = fetch_row(rows, slot_j, rows.spare[1:], problem.X, problem.gamma, samples)
     high = max(0.0, problem.C * machine.signs[i])
     low = min(0.0, problem.C * machine.signs[j])
     before_i, before_j = machine.duals[i], machine.duals[j]
@@ -83,8 +83,12 @@ def _step(machine: Machine, union: Union, rows: Rows, problem: Problem, i: int, 
 
 
 @numba.njit(cache=True, nogil=True)
-def _take_slot(union: Union, rows: Rows, problem: Problem, sample: int) -> int:
-    """A slot for a sample that no class has held so far."""
+def _slot_of(union: SupportUnion, rows: Rows, window: Window, t: int) -> int:
+    """The slot of the t-th sample of the window; a new one if no class holds the sample."""
+    sample = window.samples[t]
+    slot = union.slots[sample]
+    if slot >= 0:
+        return slot
     if union.counts[1] > 0:
         union.counts[1] -= 1
         slot = union.free[union.counts[1]]
@@ -92,19 +96,21 @@ def _take_slot(union: Union, rows: Rows, problem: Problem, sample: int) -> int:
         slot = union.counts[0]
         union.counts[0] += 1
     union.slots[sample], union.samples[slot] = slot, sample
-    row = fetch_row(rows, slot, rows.spare[0], problem.X, problem.gamma, union.samples[: union.counts[0]])
-    set_column(rows, slot, row)
+    for later in range(t, len(window.samples)):
+        window.rows[later, slot] = window.mutual[later, t]
+    insert_row(rows, slot, window.rows[t, : union.counts[0]])
     return slot
 
 
 @numba.njit(cache=True, nogil=True)
-def _process(machine: Machine, union: Union, rows: Rows, problem: Problem, window: Window, t: int, sign: float) -> bool:
+def _process(
+    machine: Machine, union: SupportUnion, rows: Rows, problem: Problem, window: Window, t: int, sign: float
+) -> bool:
     """PROCESS: the t-th sample of the window enters the support set if it makes a violating pair with a member.
 
     The listing lets it enter in any case, and REPROCESS drop it as one with alpha = 0 that violates nothing.
     """
-    sample = window.samples[t]
-    slot = union.slots[sample]
+    slot = union.slots[window.samples[t]]
     if slot >= 0 and machine.places[slot] >= 0:
         return False
     gradient = sign
@@ -114,11 +120,7 @@ def _process(machine: Machine, union: Union, rows: Rows, problem: Problem, windo
     partner = down if sign > 0.0 else up
     if partner < 0 or sign * (gradient - machine.gradients[partner]) <= problem.tau:
         return False
-    if slot < 0:
-        slot = _take_slot(union, rows, problem, sample)
-        for later in range(t, len(window.samples)):
-            window.rows[later, slot] = window.mutual[later, t]
-    entered = add_member(machine, union, slot, sign, gradient)
+    entered = add_member(machine, union, _slot_of(union, rows, window, t), sign, gradient)
     if sign > 0.0:
         _step(machine, union, rows, problem, entered, partner)
     else:
@@ -127,7 +129,7 @@ def _process(machine: Machine, union: Union, rows: Rows, problem: Problem, windo
 
 
 @numba.njit(cache=True, nogil=True)
-def _reprocess(machine: Machine, union: Union, rows: Rows, problem: Problem) -> bool:
+def _reprocess(machine: Machine, union: SupportUnion, rows: Rows, problem: Problem) -> bool:
     """REPROCESS: a step on the most violating pair, and farewell to members that it has made idle; False if none."""
     up, down = extremes(machine, problem.C)
     if _violation(machine, up, down) <= problem.tau or not _step(machine, union, rows, problem, up, down):
@@ -145,18 +147,16 @@ def _reprocess(machine: Machine, union: Union, rows: Rows, problem: Problem) -> 
 
 
 @numba.njit(cache=True, nogil=True)
-def seed(machines: Machine, union: Union, rows: Rows, problem: Problem, k: int, samples: Array) -> None:
-    """Class k starts with a few samples, at alpha = 0."""
+def seed(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, k: int, window: Window) -> None:
+    """Class k starts with the samples of a window, at alpha = 0."""
     machine = machine_of(machines, k)
-    for sample in samples:
-        slot = union.slots[sample]
-        if slot < 0:
-            slot = _take_slot(union, rows, problem, sample)
-        add_member(machine, union, slot, problem.signs[sample, k], problem.signs[sample, k])
+    for t in range(len(window.samples)):
+        sign = problem.signs[window.samples[t], k]
+        add_member(machine, union, _slot_of(union, rows, window, t), sign, sign)
 
 
 @numba.njit(cache=True, nogil=True)
-def visit(machines: Machine, union: Union, rows: Rows, problem: Problem, window: Window) -> int:
+def visit(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, window: Window) -> int:
     """The online iterations over the samples of a window; returns how often one has entered a support set."""
     entered = 0
     for t in range(len(window.samples)):
@@ -168,7 +168,7 @@ def visit(machines: Machine, union: Union, rows: Rows, problem: Problem, window:
 
 
 @numba.njit(cache=True, nogil=True)
-def finish(machines: Machine, union: Union, rows: Rows, problem: Problem, k: int, most: int) -> int:
+def finish(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, k: int, most: int) -> int:
     """REPROCESS class k until no violating pair is left that can move, so many times at most; returns how often."""
     machine = machine_of(machines, k)
     done = 0

@@ -168,7 +168,10 @@ def sag_epoch(
     w: Array,
     progress: Array,
 ) -> None:
-    """One step for each sample drawn, on F / (n C) = decay / 2 |w|^2 + mean loss; changed in place are
+    """One step for each sample drawn, on F / (n C) = decay / 2 |w|^2 + mean loss.
+
+    As in the article, the mean is over the samples drawn so far, and the Lipschitz constant is doubled where a line
+    search finds it too small, and halved slowly, once in an epoch. Changed in place are
 
     derivatives  (n,) last derivative of each sample's loss by its output; NaN for those not yet drawn
     total        (p,) sum of derivatives_i x_i

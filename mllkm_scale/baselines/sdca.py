@@ -5,7 +5,8 @@
 
 with a constant 1 appended to every x_i for the bias. A step maximises D over one alpha_i exactly, in O(d); an epoch
 visits the samples in a random order, and training ends at a relative duality gap (P - D) / P. The epochs are those of
-`mllkm_scale.solver`, on the features as they are instead of locally linear ones.
+`mllkm_scale.solver`, on the features as they are instead of locally linear ones; between two evaluations of the gap,
+samples at a bound rest whose margin is far on the right side of it.
 """
 
 from __future__ import annotations

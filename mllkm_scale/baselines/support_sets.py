@@ -12,12 +12,21 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Machine", "Union", "add_member", "drop_member", "empty_machines", "empty_union", "machine_of", "widened"]
+__all__ = [
+    "Machine",
+    "SupportUnion",
+    "add_member",
+    "drop_member",
+    "empty_machines",
+    "empty_union",
+    "machine_of",
+    "widened",
+]
 
 Array = NDArray[Any]
 
 
-class Union(NamedTuple):
+class SupportUnion(NamedTuple):
     """Slots of the samples that are held by one class or more."""
 
     slots: Array  # (n,) slot of a sample, or -1
@@ -38,8 +47,8 @@ class Machine(NamedTuple):
     size: Array  # (1,) number of places in use
 
 
-def empty_union(n: int, width: int) -> Union:
-    return Union(
+def empty_union(n: int, width: int) -> SupportUnion:
+    return SupportUnion(
         slots=np.full(n, -1),
         samples=np.zeros(width, dtype=np.int64),
         holders=np.zeros(width, dtype=np.int64),
@@ -60,7 +69,7 @@ def empty_machines(classes: int, width: int) -> Machine:
     )
 
 
-def widened(union: Union, machines: Machine, width: int) -> tuple[Union, Machine]:
+def widened(union: SupportUnion, machines: Machine, width: int) -> tuple[SupportUnion, Machine]:
     """The same with room for more slots."""
     wider = empty_union(len(union.slots), width), empty_machines(len(machines.size), width)
     for old, new in zip((*union, *machines), (*wider[0], *wider[1]), strict=True):
@@ -82,7 +91,7 @@ def machine_of(machines: Machine, k: int) -> Machine:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_member(machine: Machine, union: Union, slot: int, sign: float, gradient: float) -> int:
+def add_member(machine: Machine, union: SupportUnion, slot: int, sign: float, gradient: float) -> int:
     """The place of a new member with alpha = 0."""
     place = machine.size[0]
     machine.size[0] += 1
@@ -93,7 +102,7 @@ def add_member(machine: Machine, union: Union, slot: int, sign: float, gradient:
 
 
 @numba.njit(cache=True, nogil=True)
-def drop_member(machine: Machine, union: Union, place: int) -> bool:
+def drop_member(machine: Machine, union: SupportUnion, place: int) -> bool:
     """The last member moves to the place of the one dropped. True if no class holds the sample any more."""
     slot, last = machine.members[place], machine.size[0] - 1
     machine.size[0] = last

@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mllkm_scale.baselines.kernel_cache import KernelCache, fetch_row, forget_row, gaussian_row, set_column
+from mllkm_scale.baselines.kernel_cache import KernelCache, fetch_row, forget_row, gaussian_block, insert_row
 
 N, WIDTH, GAMMA = 30, 8, 0.3
 X = np.random.default_rng(0).normal(size=(N, 3))
 K = np.exp(-GAMMA * ((X[:, None] - X) ** 2).sum(axis=2))
 
 
-def test_a_row_is_that_of_the_formula():
-    others, row = np.array([4, 2, 7, 4]), np.zeros(4)
-    gaussian_row(X, GAMMA, 2, others, row)
-    np.testing.assert_allclose(row, K[2, others], rtol=1e-14)
-    assert row[1] == 1.0
+def test_a_block_is_that_of_the_formula():
+    samples, others, block = np.array([9, 2, 0]), np.array([4, 2, 7, 4]), np.zeros((3, 4))
+    gaussian_block(X, GAMMA, samples, others, block)
+    np.testing.assert_allclose(block, K[np.ix_(samples, others)], rtol=1e-14)
+    assert block[1, 1] == 1.0
 
 
 @settings(max_examples=60)
 @given(
     bound_bytes=st.integers(0, 9 * WIDTH * 8),
     actions=st.lists(
-        st.tuples(st.sampled_from(["fetch", "fetch", "replace", "widen"]), st.integers(0, WIDTH - 1)), max_size=40
+        st.tuples(st.sampled_from(["fetch"] * 5 + ["replace"] * 3 + ["widen"]), st.integers(0, WIDTH - 1)), max_size=60
     ),
 )
 def test_rows_are_right_the_bound_is_kept_and_the_least_recently_used_goes(bound_bytes, actions):
@@ -37,36 +37,44 @@ def test_rows_are_right_the_bound_is_kept_and_the_least_recently_used_goes(bound
     kept: OrderedDict[int, None] = OrderedDict()
     hits = misses = evictions = 0
 
-    def fetch(slot):
-        nonlocal hits, misses, evictions
+    def keep(slot):
+        nonlocal evictions
         room = bound_bytes // (8 * width)
-        if slot in kept:
-            hits += 1
-            kept.move_to_end(slot)
-        else:
-            misses += 1
-            if room >= 2:
-                if len(kept) == min(room, width):
-                    evictions += 1
-                    kept.popitem(last=False)
-                kept[slot] = None
-        return fetch_row(cache.rows, slot, cache.rows.spare[0], X, GAMMA, samples)
+        if room >= 2:
+            if len(kept) == min(room, width):
+                evictions += 1
+                kept.popitem(last=False)
+            kept[slot] = None
+
+    def true_row(slot):
+        row = np.empty((1, WIDTH))
+        gaussian_block(X, GAMMA, samples[slot : slot + 1], samples, row)
+        return row[0]
 
     for action, slot in actions:
         if action == "widen":
-            width += 1
+            width += 1 + slot
             cache.widen(width)
-            kept.clear()
+            room = bound_bytes // (8 * width)
+            while len(kept) > (room if room >= 2 else 0):
+                evictions += 1
+                kept.popitem(last=False)
         elif action == "replace":
             forget_row(cache.rows, slot)
             kept.pop(slot, None)
             samples[slot] = newcomer = (newcomer + 1) % N
-            set_column(cache.rows, slot, fetch(slot))
-        row = fetch(slot)
-        expected = np.empty(WIDTH)
-        gaussian_row(X, GAMMA, samples[slot], samples, expected)
-        assert np.array_equal(row[:WIDTH], expected)
-        assert cache.nbytes == len(kept) * width * 8 <= bound_bytes
+            insert_row(cache.rows, slot, true_row(slot))
+            keep(slot)
+        else:
+            row = fetch_row(cache.rows, slot, cache.rows.spare[:1], X, GAMMA, samples)
+            assert np.array_equal(row[:WIDTH], true_row(slot))
+            if slot in kept:
+                hits += 1
+                kept.move_to_end(slot)
+            else:
+                misses += 1
+                keep(slot)
+        assert cache.nbytes == len(kept) * width * 8 <= cache.rows.values.nbytes <= bound_bytes
         assert set(np.flatnonzero(cache.rows.row_of >= 0)) == set(kept)
     found = cache.statistics
     assert (found.hits, found.misses, found.evictions) == (hits, misses, evictions)

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_row
+from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
 from mllkm_scale.baselines.lasvm import LaSVMClassifier
 from mllkm_scale.baselines.lasvm_steps import Problem, Window, finish, seed, visit
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of
@@ -79,9 +79,9 @@ class Listing:
 @pytest.mark.parametrize("bound_bytes", [0, 3_000, 10**6])
 def test_the_compiled_steps_are_those_of_the_listing(small_problem, bound_bytes):
     X, signs = small_problem("breast_cancer", 80)
+    X = np.ascontiguousarray(X)
     y, everyone, K, gamma, C, tau = signs[:, 0], np.arange(80), np.empty((80, 80)), 0.05, 2.0, 1e-3
-    for i in everyone:
-        gaussian_row(X, gamma, i, everyone, K[i])
+    gaussian_block(X, gamma, everyone, everyone, K)
     seeds = np.array([*np.flatnonzero(y > 0)[:2], *np.flatnonzero(y < 0)[:2]])
     listing = Listing(K, y, C, tau, seeds)
     union, machines, cache = empty_union(80, 80), empty_machines(1, 80), KernelCache(bound_bytes, 80)
@@ -96,11 +96,14 @@ def test_the_compiled_steps_are_those_of_the_listing(small_problem, bound_bytes)
         np.testing.assert_allclose(machine.duals[:size], listing.alpha[members], rtol=1e-12)
         np.testing.assert_allclose(machine.gradients[:size], listing.g[members], atol=1e-12)
 
-    seed(*state, 0, seeds)
+    def window(samples):
+        rows, used = np.full((len(samples), 80), np.nan), union.counts[0]
+        rows[:, :used] = K[np.ix_(samples, union.samples[:used])]
+        return Window(samples, rows, K[np.ix_(samples, samples)])
+
+    seed(*state, 0, window(seeds))
     for part in np.split(np.random.default_rng(0).permutation(80), 4):
-        rows, used = np.full((len(part), 80), np.nan), union.counts[0]
-        rows[:, :used] = K[np.ix_(part, union.samples[:used])]
-        visit(*state, Window(part, rows, K[np.ix_(part, part)]))
+        visit(*state, window(part))
         for k in part:
             listing.process(k)
             listing.reprocess()
@@ -146,11 +149,11 @@ def test_small_problems_with_a_large_C_converge(small_problem, name, gamma):
 
 def test_one_epoch_on_usps_has_nearly_the_test_error_of_libsvm(split_data):
     X, y, X_test, y_test = split_data("usps")
-    machine = LaSVMClassifier(10.0, gamma=0.02, n_epochs=1).fit(X, y)
-    # SVC(C=10, gamma=0.02): 5.08 %
-    assert 1 - machine.score(X_test, y_test) == pytest.approx(0.0508, abs=0.005)
+    machine = LaSVMClassifier(10.0, gamma=0.03, n_epochs=1).fit(X, y)
+    # SVC(C=10, gamma=0.03): 4.24 % by OneVsRestClassifier, 4.68 % by its own one against one
+    assert 1 - machine.score(X_test, y_test) == pytest.approx(0.0424, abs=0.005)
     assert machine.dual_coef_.shape == (10, len(machine.support_))
-    assert len(machine.support_) < 2300
+    assert len(machine.support_) < 2600
     assert (machine.n_support_ <= len(machine.support_)).all()
 
 
