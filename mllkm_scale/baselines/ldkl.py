@@ -24,6 +24,7 @@ __all__ = ["LDKLClassifier"]
 
 Array = NDArray[Any]
 STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
+LARGEST_BATCH = 256  # by default: an epoch of larger ones costs as much, and takes fewer steps
 DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square
 
 
@@ -39,11 +40,14 @@ class LDKLClassifier(Baseline):
     depth : int
         Depth D of the trees: 2^(D+1) - 1 nodes, of which a sample visits D + 1.
     lambda_w, lambda_v, lambda_theta : float
-        Weights of the squared norms of predictors, gates and routes against the mean hinge loss.
+        Weights of the squared norms of predictors, gates and routes against the mean hinge loss. On features
+        scaled about zero, 1e-4 (many samples) to 1e-2 (few) served.
     sigma : float
         Sharpness of the gates tanh(sigma v'x).
     epochs : int
-        Passes over the training samples, in mini-batches of sqrt(n).
+        Passes over the training samples.
+    batch_size : int or None
+        Samples of a mini-batch; None for sqrt(n), at most 256.
     learning_rate : float
         First step, relative to the scale that the parameters start from; steps fall to zero linearly.
     random_state : int or None
@@ -83,6 +87,7 @@ class LDKLClassifier(Baseline):
         lambda_theta: float = 1e-3,
         sigma: float = 1.0,
         epochs: int = 40,
+        batch_size: int | None = None,
         learning_rate: float = 0.05,
         random_state: int | None = 0,
     ) -> None:
@@ -92,11 +97,14 @@ class LDKLClassifier(Baseline):
         self.lambda_theta = lambda_theta
         self.sigma = sigma
         self.epochs = epochs
+        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.random_state = random_state
 
     def _learn(self, X: Array, signs: Array) -> None:
         check_count(depth=self.depth, epochs=self.epochs)
+        if self.batch_size is not None:
+            check_count(batch_size=self.batch_size)
         check_positive(lambda_w=self.lambda_w, lambda_v=self.lambda_v, lambda_theta=self.lambda_theta)
         check_positive(sigma=self.sigma, learning_rate=self.learning_rate)
         rng = np.random.default_rng(seed_of(self.random_state))
@@ -110,7 +118,8 @@ class LDKLClassifier(Baseline):
 
     def _descend(self, forest: Forest, rows: Array, signs: Array, step: float, rng: np.random.Generator) -> Array:
         """Change the parameters in place by mini-batches whose paths get harder; the mean loss of each epoch."""
-        n, size = len(rows), math.isqrt(len(rows))
+        n = len(rows)
+        size = min(n, self.batch_size or min(math.isqrt(n), LARGEST_BATCH))
         batches = n // size
         steepness = np.geomspace(*STEEPNESS, self.epochs * batches)
         lambdas = np.empty((forest.parameters.shape[1], 1))

@@ -110,8 +110,9 @@ def test_training_lowers_the_loss_and_repeats_to_the_bit(small_problem):
     assert machine.losses_[-1] < 0.2 * machine.losses_[0]
     assert np.array_equal(machine.predictors_, twin.predictors_)
     assert np.array_equal(machine.decision_function(X), twin.decision_function(X))
-    other = LDKLClassifier(epochs=10, random_state=1).fit(X, signs[:, 0])
-    assert not np.array_equal(machine.predictors_, other.predictors_)
+    for changed in ({"random_state": 1}, {"batch_size": 10}):
+        other = LDKLClassifier(epochs=10, **changed).fit(X, signs[:, 0])
+        assert not np.array_equal(machine.predictors_, other.predictors_)
 
 
 def test_it_bends_where_a_linear_machine_cannot(real_data):
@@ -123,19 +124,30 @@ def test_it_bends_where_a_linear_machine_cannot(real_data):
     assert bent.score(X[test], y[test]) > 0.87
 
 
-# The paper is binary, and its figure for USPS is an error of 4.0 %.
+# The paper is binary, and its figure for USPS is an error of 4.0 %; which digits it took together is not known here.
+# Measured: 3.2, 4.3 and 5.6 %. Ten trees, one against the rest, stay behind that figure.
 @pytest.mark.parametrize(
-    ("problem", "epochs", "error"), [("odd or even", 40, 0.040), ("below five", 40, 0.052), ("ten digits", 12, 0.068)]
+    ("problem", "epochs", "error"), [("odd or even", 40, 0.040), ("below five", 40, 0.050), ("ten digits", 15, 0.064)]
 )
 def test_usps(split_data, problem, epochs, error):
     X, y, X_test, y_test = split_data("usps")
     relabel = {"odd or even": lambda y: y % 2, "below five": lambda y: y < 5, "ten digits": lambda y: y}[problem]
-    machine = LDKLClassifier(epochs=epochs).fit(2.0 * X - 1.0, relabel(y))
+    machine = LDKLClassifier(lambda_w=0.01, lambda_v=0.01, lambda_theta=0.01, epochs=epochs)
+    machine.fit(2.0 * X - 1.0, relabel(y))
     assert np.mean(machine.predict(2.0 * X_test - 1.0) != relabel(y_test)) < error
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("depth", 0), ("epochs", 1.5), ("lambda_w", 0.0), ("sigma", -1.0), ("learning_rate", "fast")]
+    ("name", "value"),
+    [
+        ("depth", 0),
+        ("epochs", 1.5),
+        ("batch_size", 0),
+        ("lambda_w", 0.0),
+        ("sigma", -1.0),
+        ("learning_rate", "fast"),
+        ("random_state", -1),
+    ],
 )
 def test_a_parameter_that_cannot_work_is_named(real_data, name, value):
     with pytest.raises(ParameterError, match=f"^{name}={value!r}"):
