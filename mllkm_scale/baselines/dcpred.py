@@ -10,6 +10,7 @@ and a sample is answered by the cluster whose centre is nearest: O(d (n_clusters
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,9 @@ class DCPredClassifier(Baseline):
         The r, none of them 1, of the pseudo-landmarks c + r (u - c) that go with each landmark u, c the mean of the
         cluster; empty for none.
     landmark_weights : "duals" or "uniform"
-        Weights of the k-means that finds the landmarks: the squared duals, or one for every row of the cluster.
+        Weights of the k-means that finds the landmarks: the squared duals (the paper), or one for every row of the
+        cluster. The first serves where the support vectors are a small part of the rows, the second can serve where
+        the landmarks are few against the support vectors.
     random_state : int or None
         Seed of k-means.
 
@@ -116,9 +119,9 @@ class DCPredClassifier(Baseline):
             gram = np.exp(-gamma * squared_distances(rows, rows))
             duals, intercept = _cluster_svms(gram, y, self.C)
             importance = np.sum(duals**2, axis=1)
-            n_support.append(int(np.count_nonzero(importance)))
-            if n_support[-1] and self.landmark_weights == "uniform":
-                importance = np.ones(len(rows))
+            n_support.append(np.count_nonzero(importance))
+            if self.landmark_weights == "uniform":
+                importance = np.full(len(rows), float(n_support[-1] > 0))
             landmarks = weighted_centres(rows, importance, self.n_landmarks, seed)
             self.expansions_.append(fitted_expansion(rows, gram @ duals, intercept, landmarks, scales, gamma))
         self.n_support_ = np.array(n_support)
@@ -133,27 +136,29 @@ class DCPredClassifier(Baseline):
 
     def _checked_scales(self) -> Array:
         """1 for the landmarks themselves, then the scales of the pseudo-landmarks."""
-        scales = np.array([1.0, *self.pseudo_scales], dtype=np.float64)
-        if not np.all(np.isfinite(scales)) or len(np.unique(scales)) < len(scales):
+        scales = [1.0, *self.pseudo_scales]
+        numbers = all(isinstance(r, int | float | np.number) and math.isfinite(r) for r in scales)
+        if not numbers or len(set(scales)) < len(scales):
             raise ParameterError(
                 f"pseudo_scales={self.pseudo_scales!r}: give numbers that differ from each other and from 1, or none"
             )
-        return scales
+        return np.array(scales, dtype=np.float64)
 
     def _scores(self, X: Array) -> Array:
         scores, cluster = np.empty((len(X), len(self.expansions_[0].intercept))), _nearest(X, self.centres_)
         order = np.argsort(cluster, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):
-            if len(rows):
+        for together in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):
+            for block in row_blocks(len(together)):
+                rows = together[block]
                 scores[rows] = self.expansions_[cluster[rows[0]]].values(X[rows])
         return scores
 
 
 def _nearest(X: Array, centres: Array) -> Array:
-    """The centre nearest to each row."""
-    nearest = np.empty(len(X), dtype=np.intp)
+    """The centre nearest to each row: the largest of <x, c> - |c|^2 / 2."""
+    half, nearest = 0.5 * np.einsum("cl,cl->c", centres, centres), np.empty(len(X), dtype=np.intp)
     for block in row_blocks(len(X)):
-        nearest[block] = squared_distances(X[block], centres).argmin(axis=1)
+        nearest[block] = (X[block] @ centres.T - half).argmax(axis=1)
     return nearest
 
 

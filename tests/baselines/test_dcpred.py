@@ -105,12 +105,16 @@ def test_squared_duals_lower_the_error_of_the_model_that_they_bound(split_data, 
     assert relative_error(duals**2) < gain * relative_error(np.ones(len(X)))
 
 
-# The figure of the paper for USPS is an error of 4.4 %.
-@pytest.mark.parametrize(("problem", "error"), [("odd or even", 0.044), ("below five", 0.050), ("ten digits", 0.080)])
-def test_usps(split_data, problem, error):
+# The figure of the paper for USPS is an error of 4.4 %; whether of ten digits or of two groups is not known here.
+# Measured: 4.0, 4.0 and 6.0 %. Ten digits lose by the division: the undivided SVM has 5.1 % at this gamma.
+@pytest.mark.parametrize(
+    ("problem", "n_clusters", "error"),
+    [("odd or even", 10, 0.044), ("below five", 10, 0.044), ("ten digits", 3, 0.066)],
+)
+def test_usps(split_data, problem, n_clusters, error):
     X, y, X_test, y_test = split_data("usps")
     relabel = {"odd or even": lambda y: y % 2, "below five": lambda y: y < 5, "ten digits": lambda y: y}[problem]
-    machine = DCPredClassifier(gamma=0.005).fit(2.0 * X - 1.0, relabel(y))
+    machine = DCPredClassifier(n_clusters, 100, gamma=0.005).fit(2.0 * X - 1.0, relabel(y))
     assert np.mean(machine.predict(2.0 * X_test - 1.0) != relabel(y_test)) < error
 
 
@@ -128,6 +132,7 @@ def test_it_repeats_to_the_bit(small_problem):
         ("C", -1.0),
         ("gamma", "auto"),
         ("pseudo_scales", (1.0,)),
+        ("pseudo_scales", ("far",)),
         ("landmark_weights", "none"),
         ("random_state", -1),
     ],
