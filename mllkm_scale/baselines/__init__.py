@@ -1,1 +1,44 @@
 """What the paper and its reviewers compare with: each method a scikit-learn estimator in a file of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mllkm_scale.lazy import lazy_names
+
+__all__ = [
+    "DCPredClassifier",
+    "LDKLClassifier",
+    "LLSVMClassifier",
+    "LMKLClassifier",
+    "LaSVMClassifier",
+    "SAGClassifier",
+    "SDCAClassifier",
+    "SequentialMKLClassifier",
+    "SimpleMKLClassifier",
+]
+
+if TYPE_CHECKING:
+    from mllkm_scale.baselines.dcpred import DCPredClassifier
+    from mllkm_scale.baselines.lasvm import LaSVMClassifier
+    from mllkm_scale.baselines.ldkl import LDKLClassifier
+    from mllkm_scale.baselines.llsvm import LLSVMClassifier
+    from mllkm_scale.baselines.lmkl import LMKLClassifier
+    from mllkm_scale.baselines.sag import SAGClassifier
+    from mllkm_scale.baselines.sdca import SDCAClassifier
+    from mllkm_scale.baselines.sequential_mkl import SequentialMKLClassifier
+    from mllkm_scale.baselines.simple_mkl import SimpleMKLClassifier
+
+_HOMES = {
+    "DCPredClassifier": "mllkm_scale.baselines.dcpred",
+    "LDKLClassifier": "mllkm_scale.baselines.ldkl",
+    "LLSVMClassifier": "mllkm_scale.baselines.llsvm",
+    "LMKLClassifier": "mllkm_scale.baselines.lmkl",
+    "LaSVMClassifier": "mllkm_scale.baselines.lasvm",
+    "SAGClassifier": "mllkm_scale.baselines.sag",
+    "SDCAClassifier": "mllkm_scale.baselines.sdca",
+    "SequentialMKLClassifier": "mllkm_scale.baselines.sequential_mkl",
+    "SimpleMKLClassifier": "mllkm_scale.baselines.simple_mkl",
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -27,7 +27,9 @@ class Baseline(ClassifierMixin, BaseEstimator):
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise DataError(f"the labels have only one class, {self.classes_[0]!r}: give samples of two classes or more")
+            raise DataError(
+                f"the labels have only one class, {self.classes_[0]!r}: give samples of two classes or more"
+            )
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         self._learn(rows, np.where(labels[:, None] == positive, 1.0, -1.0))
         return self

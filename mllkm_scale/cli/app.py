@@ -13,6 +13,7 @@ from mllkm_scale.cli.group import CommandGroup, debug_option
 from mllkm_scale.cli.inspect import inspect
 from mllkm_scale.cli.plan import plan
 from mllkm_scale.cli.predict import predict
+from mllkm_scale.cli.reproduce import reproduce
 from mllkm_scale.cli.run import run
 from mllkm_scale.cli.train import train
 
@@ -30,7 +31,7 @@ class _InOrderOfUse(CommandGroup):
 @click.group(
     "mllkm",
     cls=_InOrderOfUse,
-    commands=[demo, fetch, convert, plan, train, run, predict, evaluate, inspect],
+    commands=[demo, fetch, convert, plan, train, run, predict, evaluate, inspect, reproduce],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="mllkm")

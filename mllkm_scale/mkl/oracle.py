@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.mkl.restricted import Objective
-from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
+from mllkm_scale.solver.svm import SVM, EpochLimits
 from mllkm_scale.team import Team
 
 __all__ = ["Evaluation", "Oracle"]
@@ -20,15 +21,40 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The SVMs solved at given weights: J = sum_k (1'alpha_k - 1/2 sum_m beta_m q_m), duals and forms q."""
+    """The SVMs solved at given weights: J = sum_k (1'alpha_k - 1/2 alpha_k' Q(beta) alpha_k), duals and margins.
+
+    The forms q of all active kernels, and P and D, which need them, are computed when they are first asked for: a line
+    search asks for J alone.
+    """
 
     weights: Array
     duals: list[Array]
-    forms: Array
-    value: float
-    objective: Objective
     margins: list[Array]
     epochs: int
+    C: float
+    price: Callable[[], Array] = field(repr=False)
+
+    @property
+    def total(self) -> float:
+        """Sum of all duals."""
+        return float(sum(duals.sum() for duals in self.duals))
+
+    @cached_property
+    def value(self) -> float:
+        """J(beta)."""
+        return self.total - 0.5 * sum(float(a @ margins) for a, margins in zip(self.duals, self.margins, strict=True))
+
+    @cached_property
+    def forms(self) -> Array:
+        """q_m summed over the classes, shape (s,)."""
+        return self.price()
+
+    @cached_property
+    def objective(self) -> Objective:
+        """P and D of the restricted problem."""
+        hinge = sum(float(np.maximum(0.0, 1.0 - margins).sum()) for margins in self.margins)
+        primal = 0.5 * float(self.weights @ np.sqrt(self.forms)) ** 2 + self.C * hinge
+        return Objective(primal, self.total - 0.5 * float(self.forms.max()))
 
 
 class Oracle:
@@ -53,31 +79,20 @@ class Oracle:
     def evaluate(
         self, weights: Array, tol: float, least_epochs: int = 0, start: Sequence[Array] | None = None
     ) -> Evaluation:
-        """Solve the SVMs to the relative gap `tol`, in so many epochs at least, and price every active kernel.
+        """Solve the SVMs to the relative gap `tol`, in so many epochs at least.
 
         They start from the duals of the evaluation before, or from those given; with an infinite `tol` these stay.
         """
         start = self.duals if start is None else start
         limits = EpochLimits(tol, self._max_epochs, least_epochs)
-
-        def solve(k: int) -> tuple[SVMSolution, Array]:
-            solution = self._svms[k].solve(weights, start[k], limits)
-            return solution, self._forms(k, solution.duals)
-
-        solved = self._team.run(solve, range(len(self._svms)))
-        solutions = [solution for solution, _ in solved]
-        self.duals = [solution.duals.copy() for solution in solutions]
+        classes = range(len(self._svms))
+        solutions = self._team.run(lambda k: self._svms[k].solve(weights, start[k], limits), classes)
+        duals = [solution.duals for solution in solutions]
+        self.duals = [a.copy() for a in duals]
         self.evaluations += 1
-        q = np.sum([forms for _, forms in solved], axis=0)
-        total = float(sum(duals.sum() for duals in self.duals))
-        hinge = sum(float(np.maximum(0.0, 1.0 - s.margins).sum()) for s in solutions)
-        primal = 0.5 * float(weights @ np.sqrt(q)) ** 2 + self.C * hinge
-        return Evaluation(
-            weights,
-            [solution.duals for solution in solutions],
-            q,
-            total - 0.5 * float(weights @ q),
-            Objective(primal, total - 0.5 * float(q.max())),
-            [s.margins for s in solutions],
-            sum(s.epochs for s in solutions),
-        )
+
+        def price() -> Array:
+            return np.sum(self._team.run(lambda k: self._forms(k, duals[k]), classes), axis=0)
+
+        margins, epochs = [s.margins for s in solutions], sum(s.epochs for s in solutions)
+        return Evaluation(weights, duals, margins, epochs, self.C, price)

@@ -1,0 +1,1 @@
+"""The paper's table and figures, and the comparisons that its reviewers asked for: `mllkm reproduce`."""

@@ -1,0 +1,60 @@
+"""The parts of a long evaluation, a JSON file each: what was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale import __version__
+from mllkm_scale.run.access import writing
+from mllkm_scale.run.whole_files import write_whole
+
+__all__ = ["Parts"]
+
+Record = dict[str, Any]
+
+
+class Parts:
+    """A folder of records by name, each with the setting that it was made with.
+
+    >>> import tempfile
+    >>> parts = Parts(Path(tempfile.mkdtemp()))
+    >>> parts.get("sonar-0", {"C": 100}, lambda: {"accuracy": 90.0})
+    {'accuracy': 90.0}
+    >>> parts.found("sonar-0", {"C": 100}), parts.found("sonar-0", {"C": 10})
+    ({'accuracy': 90.0}, None)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def found(self, name: str, setting: Record) -> Record | None:
+        """The record of that name, if it was made with this setting by this version."""
+        try:
+            stored = json.loads(self._path(name).read_text(encoding="utf-8"))
+            same = (stored["setting"], stored["version"]) == (json.loads(json.dumps(setting)), __version__)
+            record: Record = stored["record"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return record if same else None
+
+    def keep(self, name: str, setting: Record, record: Record) -> None:
+        """Write a record, whole or not at all."""
+        text = json.dumps({"version": __version__, "setting": setting, "record": record}, indent=1)
+        with writing(self.folder):
+            write_whole(self._path(name), text)
+
+    def get(self, name: str, setting: Record, make: Callable[[], Record]) -> Record:
+        """The record of that name, made now if it is not there."""
+        record = self.found(name, setting)
+        if record is None:
+            record = make()
+            self.keep(name, setting, record)
+        return record
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
