@@ -72,13 +72,23 @@ def walk(oracle: Oracle, now: Evaluation, direction: Array, pivot: int, tol: flo
         ahead[first] = 0.0
         ahead /= ahead.sum()
         at_face = oracle.evaluate(ahead, tol)
-        if at_face.value >= now.value:
+        if not falls(now, at_face, direction, tol):
             found = line_search(oracle, now, direction, float(steps[first]), tol)
             return (found, True) if found.value < now.value else (now, moved)
         now, moved = at_face, True
         direction = direction.copy()
         direction[pivot] += direction[first]
         direction[first] = 0.0
+
+
+def falls(now: Evaluation, ahead: Evaluation, direction: Array, tol: float) -> bool:
+    """Whether J falls all the way ahead: by its values, or by its slope there where their precision does not tell.
+
+    A face can be so near that J hardly changes; J is convex, so it falls up to there if it still does so there.
+    """
+    if abs(ahead.value - now.value) > tol * abs(now.value):
+        return ahead.value < now.value
+    return float(direction @ ahead.forms) > 0.0
 
 
 def line_search(oracle: Oracle, now: Evaluation, direction: Array, longest: float, tol: float) -> Evaluation:

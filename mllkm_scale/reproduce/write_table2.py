@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.table2 import Comparison, Row, Table
+from mllkm_scale.reproduce.text import markdown_table
 from mllkm_scale.run.whole_files import write_whole
 
 __all__ = ["as_csv", "as_latex", "as_markdown", "splits_csv", "write"]
@@ -45,16 +46,18 @@ def as_markdown(table: Table) -> str:
     for name in table.data:
         lines += [f"## {name}", ""]
         head = ["method", "accuracy (%)", "paper", "inference (ms)", "kernels x support vectors", "paper"]
-        lines += [*_markdown(head, (_cells(row, _leading(table, row)) for row in table.of(name))), ""]
+        lines += [*markdown_table(head, (_cells(row, _leading(table, row)) for row in table.of(name))), ""]
         compared = [c for c in table.comparisons if c.data == name]
         if compared:
             lines += [f"{compared[0].ours}, the best MLLKM here, against the other methods:", ""]
             head = ["against", "difference (points)", "Wilcoxon p", "corrected t p", "Holm p", "significant"]
-            lines += [*_markdown(head, (_compared(c) for c in compared)), ""]
+            lines += [*markdown_table(head, (_compared(c) for c in compared)), ""]
     if table.ranks is not None:
         lines += ["## Ranks over the data sets", ""]
         order = table.ranks.mean.argsort(kind="stable")
-        lines += _markdown(["method", "mean rank"], ([table.methods[i], f"{table.ranks.mean[i]:.2f}"] for i in order))
+        lines += markdown_table(
+            ["method", "mean rank"], ([table.methods[i], f"{table.ranks.mean[i]:.2f}"] for i in order)
+        )
         lines += [
             "",
             f"Friedman's test: p = {table.ranks.friedman_p:.3f}. Two methods differ by Nemenyi's test (5 %) if their"
@@ -157,10 +160,6 @@ def _compared(comparison: Comparison) -> list[str]:
 
 def _columns(row: Row) -> tuple[Array, ...]:
     return row.accuracy, row.predict_ms, row.train_s, row.kernels, row.support
-
-
-def _markdown(head: Sequence[str], rows: Iterator[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

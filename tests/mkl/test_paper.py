@@ -165,7 +165,7 @@ def test_violators_exceed_the_active_kernels_and_the_worst_comes_first(small, mk
 
 
 def test_a_training_that_goes_on_from_any_state_ends_with_the_same_bits(small):
-    mkl = small.mkl(1e-3, insertions=5)
+    mkl = small.mkl(1e-3, insertions=1)
     states = [state for state, _ in mkl.rounds()]
     assert len(states) >= 4
     resumed = [state for state, _ in small.mkl(1e-3, insertions=5).rounds(states[1])]

@@ -1,0 +1,213 @@
+"""Error against prediction cost: MLLKM of several sizes beside the methods that predict fast (reviewers 3 and 6).
+
+The cost of a method is the time of predicting all test rows, on one thread, over that of a linear SVM in the same
+run. An MLLKM is trained once over all candidate kernels; smaller ones keep its heaviest kernels, whose weights and
+duals are solved for again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mllkm_scale.reproduce.measure import best_time_s, tested
+from mllkm_scale.reproduce.parts import Parts, Record
+from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
+from mllkm_scale.reproduce.reviewers.tasks import TASKS, Task
+from mllkm_scale.reproduce.splits import Split
+from mllkm_scale.reproduce.style import styled
+from mllkm_scale.reproduce.text import figure as shown
+from mllkm_scale.reproduce.text import markdown_table
+from mllkm_scale.team import one_blas_thread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COSTS", "costs_of"]
+
+OURS = "MLLKM"
+COLOURS = {
+    OURS: "#b2182b",
+    "linear SVM": "#5a5a5a",
+    "LLSVM": "#1b7837",
+    "LDKL": "#e08214",
+    "DC-Pred++": "#762a83",
+    "Nystroem": "#2166ac",
+    "SVC (RBF)": "black",
+}
+MARKERS = {OURS: "o", "linear SVM": "x", "LLSVM": "^", "LDKL": "D", "DC-Pred++": "s", "Nystroem": "v", "SVC (RBF)": "*"}
+
+
+def costs_of(names: Iterable[str], parts: Parts, tell: Tell, quick: bool) -> Record:
+    """The points of every data set: method, size, error, cost, seconds."""
+    from mllkm_scale.errors import FetchError
+
+    record: Record = {}
+    for name in names:
+        task = TASKS[name]
+        try:
+            split = task.split(tell, quick)
+        except FetchError as error:
+            tell(f"{name} is left out: {error}")
+            continue
+        tell(f"{name}: {len(split.y):,} rows for training, {len(split.y_test):,} for testing")
+        record[name] = {
+            "train_rows": len(split.y),
+            "test_rows": len(split.y_test),
+            "features": split.X.shape[1],
+            "points": _points(task, split, parts, tell, quick),
+        }
+    return record
+
+
+def _points(task: Task, split: Split, parts: Parts, tell: Tell, quick: bool) -> list[Record]:
+    setting: Record = {"rows": [len(split.y), len(split.y_test)]}
+    points: list[Record] = []
+
+    def add(found: Record) -> None:
+        points.append(found)
+        cost = found["predict_s"] / points[0]["predict_s"]
+        line = f"{found['error']:.2f} % error, {cost:.1f} times linear, trained in {found['train_s']:.1f} s"
+        tell(f"  {found['method']} {found['size']}: {line}")
+
+    with one_blas_thread():
+        for number, machine in enumerate(task.machines()):
+            part = f"costs-{task.name}-{number}"
+            own = setting | {"machine": repr(machine.estimator)}
+            found = parts.found(part, own)
+            if found is None:
+                found = tested(machine.estimator, split)
+                parts.keep(part, own, found)
+            add({"method": machine.method, "size": machine.size, "error": 100.0 - found["accuracy"]} | found)
+        own = setting | {"parameters": task.mllkm, "counts": task.counts}
+        ours = parts.get(f"costs-{task.name}-mllkm", own, lambda: {"sizes": list(_mllkm(task, split, quick))})
+        for found in ours["sizes"]:
+            add({"method": OURS, "size": f"{found['kernels']} kernels", "error": 100.0 - found["accuracy"]} | found)
+    return points
+
+
+def _mllkm(task: Task, split: Split, quick: bool) -> Iterator[Record]:
+    """A machine over all kernels, and from its last checkpoint those of fewer kernels, from many to few."""
+    from mllkm_scale import Dataset, train
+    from mllkm_scale.units import format_bytes
+
+    X, X_test = split.X.astype(np.float32), split.X_test.astype(np.float32)
+    dataset = Dataset.from_arrays(X, split.y)
+    params: dict[str, Any] = task.mllkm | {"scaling": "none", "memory_budget": "4GB"}
+    if quick:
+        params |= {"tol": 0.2, "anchors": 200}
+    with tempfile.TemporaryDirectory() as name:
+        whole = Path(name) / "whole"
+        before = 0
+        for count in (None, *sorted(task.counts, reverse=True)):
+            if count is not None and count >= before:
+                continue
+            started = time.perf_counter()
+            if count is None:
+                result = train(dataset, run_dir=whole, **params)
+            else:
+                shutil.copytree(whole, Path(name) / "smaller")
+                result = train(dataset, run_dir=Path(name) / "smaller", resume=True, max_kernels=count, **params)
+                shutil.rmtree(Path(name) / "smaller")
+            train_s, model = time.perf_counter() - started, result.model
+            before = model.n_kernels
+            labels, predict_s = best_time_s(_OneThread(model), X_test)
+            yield {
+                "kernels": model.n_kernels,
+                "accuracy": 100.0 * float(np.mean(labels == split.y_test)),
+                "train_s": train_s,
+                "predict_s": predict_s,
+                "gap": model.certificate.gap,
+                "n_open": model.certificate.n_open,
+                "peak": format_bytes(result.peak_bytes),
+            }
+
+
+class _OneThread:
+    """A model that predicts on the thread that calls it, as the others do."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def predict(self, X: Any) -> Any:
+        return self._model.predict(X, n_jobs=1)
+
+
+def _run(parts: Parts, tell: Tell, quick: bool) -> Record:
+    return costs_of(("usps",) if quick else TASKS, parts, tell, quick)
+
+
+def _markdown(record: Record) -> list[str]:
+    lines = []
+    for name, found in record.items():
+        lines += [
+            f"### {name}",
+            "",
+            f"{found['train_rows']:,} training rows, {found['test_rows']:,} test rows, {found['features']} features.",
+            "",
+        ]
+        linear = found["points"][0]["predict_s"]
+        rows = [
+            [
+                point["method"],
+                point["size"],
+                f"{point['error']:.2f} %",
+                f"{shown(1e6 * point['predict_s'] / found['test_rows'])} us",
+                shown(point["predict_s"] / linear),
+                f"{shown(point['train_s'])} s",
+            ]
+            for point in found["points"]
+        ]
+        head = ["method", "size", "test error", "prediction of a row", "times linear", "training"]
+        lines += [*markdown_table(head, rows), ""]
+    return lines
+
+
+@styled
+def _draw(record: Record) -> Figure:
+    """A panel a data set: lower and further to the left is better."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(record))
+    lines = -(-len(record) // columns)
+    figure = Figure(figsize=(2.45 * columns + 0.3, 2.25 * lines + 0.4))
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes, (name, found) in zip(panels, record.items(), strict=False):
+        linear = found["points"][0]["predict_s"]
+        for method in dict.fromkeys(point["method"] for point in found["points"]):
+            points = [point for point in found["points"] if point["method"] == method]
+            points.sort(key=lambda point: point["predict_s"])
+            costs = [point["predict_s"] / linear for point in points]
+            style = {"color": COLOURS[method], "marker": MARKERS[method], "ms": 6 if method == "SVC (RBF)" else 4}
+            axes.plot(costs, [point["error"] for point in points], lw=0.9, label=method, **style)
+        axes.set(xscale="log", yscale="log")
+        axes.set_title(f"{name} ({found['train_rows']:,} rows)")
+        axes.grid(True, which="both", lw=0.3, color="#dddddd")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="y", which="minor", labelsize=6)
+    for axes in panels[len(record) :]:
+        axes.set_axis_off()
+    handles, labels = panels[0].get_legend_handles_labels()
+    if len(record) < len(panels):
+        panels[-1].legend(handles, labels, loc="center", fontsize=8)
+    else:
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.supxlabel("time of a prediction, in times of a linear SVM", fontsize=8)
+    figure.supylabel("test error (%)", fontsize=8)
+    return figure
+
+
+COSTS = Comparison(
+    "costs",
+    "How large is the error for a given cost of prediction, beside LLSVM, LDKL, DC-Pred++, Nystroem and SVC?",
+    _run,
+    _markdown,
+    _draw,
+)

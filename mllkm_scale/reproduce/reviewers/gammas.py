@@ -1,0 +1,129 @@
+"""Which gammas are chosen, and would others be better (reviewer 4)? Weights by gamma, and grids of more gammas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.gammas import logspace
+from mllkm_scale.reproduce.methods import C
+from mllkm_scale.reproduce.parts import Parts, Record
+from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
+from mllkm_scale.reproduce.samples import samples
+from mllkm_scale.reproduce.splits import random_split
+from mllkm_scale.reproduce.style import BLUE, styled
+from mllkm_scale.reproduce.text import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["GAMMAS"]
+
+Array = NDArray[Any]
+DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
+SPLITS = 10
+ROWS = 1_000
+GRIDS = {"3": logspace(0.01, 10, 3), "10 (paper)": logspace(0.01, 10, 10), "28": logspace(0.01, 10, 28)}
+PAPER = "10 (paper)"
+
+
+def _run(parts: Parts, tell: Tell, quick: bool) -> Record:
+    from mllkm_scale.errors import FetchError
+
+    record: Record = {}
+    splits = 2 if quick else SPLITS
+    for name in ("heart",) if quick else DATA:
+        try:
+            X, y = samples(name, tell)
+        except FetchError as error:
+            tell(f"{name} is left out: {error}")
+            continue
+        rows = np.random.default_rng(0).permutation(len(y))[:ROWS]
+        own = {"rows": len(rows), "splits": splits, "C": C}
+        found = parts.found(f"gammas-{name}", own)
+        if found is None:
+            found = _over_splits(X[rows], y[rows], splits)
+            parts.keep(f"gammas-{name}", own, found)
+        record[name] = found
+        used = np.mean(found[PAPER]["distinct"])
+        tell(f"{name}: {used:.1f} of 10 gammas in use")
+    return record
+
+
+def _over_splits(X: Array, y: Array, splits: int) -> Record:
+    """For each grid: share of the weights at every gamma, gammas in use at once, objective and accuracy."""
+    from mllkm_scale import MLLKMClassifier
+
+    found: Record = {}
+    for grid, gammas in GRIDS.items():
+        shares, distinct, primal, accuracy = [], [], [], []
+        for seed in range(splits):
+            split = random_split(X, y, seed)
+            params: dict[str, Any] = {"C": C / len(split.y), "gammas": gammas.tolist(), "scaling": "minmax"}
+            machine = MLLKMClassifier(**params, tol=0.002, n_jobs=1).fit(split.X, split.y)
+            share = [float(machine.weights_[np.isclose(machine.gammas_, gamma)].sum()) for gamma in gammas]
+            shares.append(share)
+            distinct.append(int(np.count_nonzero(share)))
+            primal.append(machine.primal_)
+            accuracy.append(100.0 * machine.score(split.X_test, split.y_test))
+        found[grid] = {
+            "gammas": gammas.tolist(),
+            "shares": np.mean(shares, axis=0).tolist(),
+            "distinct": distinct,
+            "primal": primal,
+            "accuracy": accuracy,
+        }
+    return found
+
+
+def _markdown(record: Record) -> list[str]:
+    gammas = GRIDS[PAPER]
+    lines = ["Share of the weights at each of the paper's gammas, in percent, mean over the splits:", ""]
+    rows = [
+        [name, *(f"{100 * share:.0f}" for share in found[PAPER]["shares"]), f"{np.mean(found[PAPER]['distinct']):.1f}"]
+        for name, found in record.items()
+    ]
+    lines += [*markdown_table(["", *(f"{gamma:.2g}" for gamma in gammas), "gammas in use"], rows), ""]
+    lines += [
+        "Optimal objective relative to that of the paper's grid, and accuracy, for grids over the same range:",
+        "",
+    ]
+    rows = [
+        [name]
+        + [
+            f"{np.mean(np.array(found[grid]['primal']) / found[PAPER]['primal']):.3f}, "
+            f"{np.mean(found[grid]['accuracy']):.1f} %"
+            for grid in GRIDS
+        ]
+        for name, found in record.items()
+    ]
+    return [*lines, *markdown_table(["", *(f"{grid} gammas" for grid in GRIDS)], rows), ""]
+
+
+@styled
+def _draw(record: Record) -> Figure:
+    """A panel a data set: the share of the weights at each gamma."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.5 * len(record) + 0.5, 1.9))
+    for axes, (name, found) in zip(
+        figure.subplots(1, len(record), sharey=True, squeeze=False)[0], record.items(), strict=True
+    ):
+        places = np.arange(len(found[PAPER]["gammas"]))
+        axes.bar(places, 100.0 * np.array(found[PAPER]["shares"]), color=BLUE, width=0.8)
+        axes.set_xticks([0, 3, 6, 9], ["0.01", "0.1", "1", "10"])
+        axes.set_title(name)
+    figure.supxlabel("gamma, features in [0, 1]", fontsize=8)
+    figure.axes[0].set_ylabel("share of the weights (%)")
+    return figure
+
+
+GAMMAS = Comparison(
+    "gammas",
+    "Which gammas are chosen, and are ten fixed ones a restriction?",
+    _run,
+    _markdown,
+    _draw,
+)
