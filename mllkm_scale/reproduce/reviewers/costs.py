@@ -198,7 +198,7 @@ def _draw(record: Record) -> Figure:
     if len(record) < len(panels):
         panels[-1].legend(handles, labels, loc="center", fontsize=8)
     else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.legend(handles, labels, loc="outside right center")
     figure.supxlabel("time of a prediction, in times of a linear SVM", fontsize=8)
     figure.supylabel("test error (%)", fontsize=8)
     return figure

@@ -116,7 +116,7 @@ def _draw(record: Record) -> Figure:
 
     from mllkm_scale.units import parse_bytes
 
-    figure = Figure(figsize=(4.2, 2.8))
+    figure = Figure(figsize=(5.6, 2.8))
     axes = figure.subplots()
     rows = np.array([point["rows"] for point in record["points"]], dtype=float)
     axes.plot(rows, [point["peak_bytes"] for point in record["points"]], "o-", color=BLUE, label="peak of the training")
@@ -129,7 +129,7 @@ def _draw(record: Record) -> Figure:
     axes.minorticks_off()
     axes.set_xticks(rows, [f"{int(n):,}" for n in rows])
     axes.grid(True, lw=0.3, color="#dddddd")
-    axes.legend()
+    figure.legend(loc="outside right center")
     return figure
 
 

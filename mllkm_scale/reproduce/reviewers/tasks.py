@@ -131,7 +131,7 @@ TASKS = {
             "letter",
             train_rows=16_000,
             test_rows=4_000,
-            mllkm={"C": 10.0, "gammas": [4.0, 8.0, 16.0, 32.0], "tol": 0.05},
+            mllkm={"C": 10.0, "gammas": [4.0, 8.0, 16.0, 32.0], "tol": 0.05, "time_limit": 240.0},
             C=32.0,
             gamma=8.0,
             linear_C=10.0,
