@@ -9,6 +9,7 @@ files are there are written anew, the others stay.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def main() -> None:
     for name, page in PAGES.items():
         for found in arguments.results.glob(f"*/{name}.md"):
             path = arguments.docs / page
-            text = found.read_text(encoding="utf-8").split("\n", 2)[2].strip("\n")  # the page has headings of its own
+            text = found.read_text(encoding="utf-8").split("\n", 2)[2].strip("\n")  # the page has a title of its own
+            text = re.sub("^## ", "### ", text, flags=re.MULTILINE)
             path.write_text(filled(path.read_text(encoding="utf-8"), name, ["", text, ""]), encoding="utf-8")
             print(f"{name}: {path}")
     for name in PICTURES:

@@ -7,6 +7,7 @@ kept. Tasks run in processes of their own, one a core, with one thread each.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -185,14 +186,22 @@ def _computed(
         for name, seed in todo:
             yield name, seed, evaluate_split(*samples[name], seed, setting.local_bias)
         return
+    before = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")  # forks of a process with threads may hang
-    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=spawn) as pool:
+    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=spawn, initializer=_ignore_interrupts) as pool:
         tasks = {
             pool.submit(evaluate_split, *samples[name], seed, setting.local_bias): (name, seed) for name, seed in todo
         }
         try:
             for task in as_completed(tasks):
                 yield *tasks[task], task.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
+        except BaseException:  # a split takes up to a minute, which nobody waits for after Ctrl-C
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
             raise
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: the first of them ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

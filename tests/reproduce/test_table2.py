@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import multiprocessing
 import re
 from pathlib import Path
 
@@ -183,7 +184,10 @@ def test_a_name_that_is_neither_a_file_nor_known_is_refused(tmp_path: Path):
     assert "heart" in result.output
 
 
-def test_a_split_is_kept_before_the_next_is_done(tmp_path: Path, real_data):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_split_is_kept_before_the_next_is_done_and_an_interruption_ends_all_processes(
+    tmp_path: Path, real_data, jobs
+):
     X, y = real_data("iris")
     X, y, told = X[50:], y[50:], []
 
@@ -191,7 +195,9 @@ def test_a_split_is_kept_before_the_next_is_done(tmp_path: Path, real_data):
         told.append(line)
         raise KeyboardInterrupt
 
+    before = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt):
-        run({"iris": (X, y)}, Setting(splits=2), Parts(tmp_path), 1, stop)
-    assert [path.name for path in tmp_path.iterdir()] == ["iris-0.json"]
-    assert told[0].startswith("1/2  iris, split 0: ")
+        run({"iris": (X, y)}, Setting(splits=3), Parts(tmp_path), jobs, stop)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert told[0].startswith("1/3  iris, split ")
+    assert set(multiprocessing.active_children()) == before

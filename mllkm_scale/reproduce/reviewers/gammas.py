@@ -11,7 +11,7 @@ from mllkm_scale.kernels.gammas import logspace
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
-from mllkm_scale.reproduce.samples import samples
+from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
 from mllkm_scale.reproduce.splits import random_split
 from mllkm_scale.reproduce.style import BLUE, styled
 from mllkm_scale.reproduce.text import markdown_table
@@ -22,34 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["GAMMAS"]
 
 Array = NDArray[Any]
-DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
-SPLITS = 10
-ROWS = 1_000
 GRIDS = {"3": logspace(0.01, 10, 3), "10 (paper)": logspace(0.01, 10, 10), "28": logspace(0.01, 10, 28)}
 PAPER = "10 (paper)"
 
 
 def _run(parts: Parts, tell: Tell, quick: bool) -> Record:
-    from mllkm_scale.errors import FetchError
-
-    record: Record = {}
-    splits = 2 if quick else SPLITS
-    for name in ("heart",) if quick else DATA:
-        try:
-            X, y = samples(name, tell)
-        except FetchError as error:
-            tell(f"{name} is left out: {error}")
-            continue
-        rows = np.random.default_rng(0).permutation(len(y))[:ROWS]
-        own = {"rows": len(rows), "splits": splits, "C": C}
-        found = parts.found(f"gammas-{name}", own)
-        if found is None:
-            found = _over_splits(X[rows], y[rows], splits)
-            parts.keep(f"gammas-{name}", own, found)
-        record[name] = found
-        used = np.mean(found[PAPER]["distinct"])
-        tell(f"{name}: {used:.1f} of 10 gammas in use")
-    return record
+    return over_small_sets("gammas", _over_splits, parts, tell, quick)
 
 
 def _over_splits(X: Array, y: Array, splits: int) -> Record:

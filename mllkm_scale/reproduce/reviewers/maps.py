@@ -21,7 +21,7 @@ from mllkm_scale.reproduce.measure import tested
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
-from mllkm_scale.reproduce.samples import samples
+from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
 from mllkm_scale.reproduce.significance import paired_test
 from mllkm_scale.reproduce.splits import TRAIN_SHARE, random_split
 from mllkm_scale.reproduce.style import BLUE, GREY, styled
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["MAPS"]
 
 Array = NDArray[Any]
-DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
-SPLITS = 10
-ROWS = 1_000  # of a data set at most
 OURS = "locally affine"
 LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
 SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are
@@ -62,26 +59,7 @@ def _machines(n: int) -> dict[str, Any]:
 
 
 def _run(parts: Parts, tell: Tell, quick: bool) -> Record:
-    from mllkm_scale.errors import FetchError
-
-    record: Record = {}
-    splits = 2 if quick else SPLITS
-    for name in ("heart",) if quick else DATA:
-        try:
-            X, y = samples(name, tell)
-        except FetchError as error:
-            tell(f"{name} is left out: {error}")
-            continue
-        rows = np.random.default_rng(0).permutation(len(y))[:ROWS]
-        own = {"rows": len(rows), "splits": splits, "C": C}
-        found = parts.found(f"maps-{name}", own)
-        if found is None:
-            found = _over_splits(X[rows], y[rows], splits)
-            parts.keep(f"maps-{name}", own, found)
-        record[name] = found
-        means = ", ".join(f"{kind} {np.mean(entry['accuracy']):.1f}" for kind, entry in found.items())
-        tell(f"{name}: {means}")
-    return record
+    return over_small_sets("maps", _over_splits, parts, tell, quick)
 
 
 def _over_splits(X: Array, y: Array, splits: int) -> Record:
