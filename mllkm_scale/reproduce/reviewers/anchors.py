@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANCHORS"]
 
-DATA = ("usps", "letter", "ijcnn1")
+DATA = ("usps", "ijcnn1")
 ROWS = 8_000  # of a data set at most: all of them as anchors, and quickly
 COUNTS = (50, 200, 800)
 KINDS = {"all samples": BLUE, "random samples": GREY, "k-means centres": ORANGE}

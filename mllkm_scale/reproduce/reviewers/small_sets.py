@@ -35,7 +35,7 @@ def over_small_sets(
         except FetchError as error:
             tell(f"{name} is left out: {error}")
             continue
-        rows = np.random.default_rng(0).permutation(len(y))[:ROWS]
+        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:ROWS])
         setting = {"rows": len(rows), "splits": splits, "C": C}
         found = parts.found(f"{question}-{name}", setting)
         if found is None:

@@ -43,12 +43,13 @@ class Task:
     C: float  # of SVC, Nystroem and DC-Pred++
     gamma: float  # of their Gaussian kernel, on the scaled features
     linear_C: float
-    llsvm_C: float
+    llsvm: dict[str, Any]
     ldkl: dict[str, Any]
     clusters: int  # of DC-Pred++
     components: int | None = None  # principal components that all methods but the linear one see
     counts: tuple[int, ...] = (50, 100, 200, 400)  # kernels of smaller MLLKMs
     positive: int | None = None  # the class that is told from the rest
+    nystroem_gamma: float | None = None  # where few landmarks want a wider kernel than the SVM
     scale: bool = True  # each feature to [0, 1], or all pixels by one factor where there are components
 
     def split(self, tell: Tell, quick: bool) -> Split:
@@ -89,7 +90,7 @@ class Task:
 
         yield Machine("linear SVM", "", LinearSVC(C=self.linear_C, dual=False, tol=1e-3))
         for anchors in (30, 100):
-            yield Machine("LLSVM", f"{anchors} anchors", self._projected(LLSVMClassifier(anchors, C=self.llsvm_C)))
+            yield Machine("LLSVM", f"{anchors} anchors", self._projected(LLSVMClassifier(anchors, **self.llsvm)))
         norms = dict.fromkeys(("lambda_w", "lambda_v", "lambda_theta"), self.ldkl["lambda"])
         for depth in self.ldkl["depths"]:
             tree = LDKLClassifier(depth, epochs=self.ldkl["epochs"], **norms)
@@ -100,7 +101,7 @@ class Task:
             divided = DCPredClassifier(self.clusters, landmarks, C=self.C, gamma=self.gamma)
             yield Machine("DC-Pred++", f"{self.clusters} x {landmarks} landmarks", self._projected(divided))
         for landmarks in (300, 1000):
-            features = Nystroem(gamma=self.gamma, n_components=landmarks, random_state=0)
+            features = Nystroem(gamma=self.nystroem_gamma or self.gamma, n_components=landmarks, random_state=0)
             linear = LinearSVC(C=self.C, dual=False, tol=1e-3)
             yield Machine("Nystroem", f"{landmarks} landmarks", self._projected(features, linear))
         yield Machine("SVC (RBF)", "", self._projected(SVC(C=self.C, gamma=self.gamma, cache_size=1000)))
@@ -123,7 +124,7 @@ def _digits(name: str, rows: int, components: int, gammas: list[float], gamma: f
         C=10.0,
         gamma=gamma,
         linear_C=0.03,
-        llsvm_C=10.0,
+        llsvm={"C": 30.0, "coding": "kernel_codebook", "n_epochs": 40},
         ldkl={"depths": (2, 4), "lambda": 1e-3, "epochs": 15},
         clusters=5,
         components=components,
@@ -142,7 +143,7 @@ TASKS = {
             C=32.0,
             gamma=8.0,
             linear_C=10.0,
-            llsvm_C=100.0,
+            llsvm={"C": 1000.0, "coding": "kernel_codebook", "n_epochs": 400},
             ldkl={"depths": (3, 6), "lambda": 1e-4, "epochs": 20},
             clusters=10,
             counts=(100, 200, 400, 800),
@@ -157,10 +158,11 @@ TASKS = {
             C=32.0,
             gamma=16.0,
             linear_C=1.0,
-            llsvm_C=10.0,
+            llsvm={"C": 10.0, "n_epochs": 100},
             ldkl={"depths": (4, 7), "lambda": 1e-4, "epochs": 40},
             clusters=50,
             positive=2,
+            nystroem_gamma=1.0,
         ),
         Task(
             "ijcnn1",
@@ -170,7 +172,7 @@ TASKS = {
             C=32.0,
             gamma=2.0,
             linear_C=10.0,
-            llsvm_C=100.0,
+            llsvm={"C": 100.0, "n_epochs": 100},
             ldkl={"depths": (4, 7), "lambda": 1e-4, "epochs": 20},
             clusters=10,
             counts=(25, 50, 100),
