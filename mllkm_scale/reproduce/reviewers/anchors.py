@@ -118,6 +118,9 @@ def _draw(record: Record) -> Figure:
                 label=kind,
             )
         axes.set(xscale="log", title=name, xlabel="kernels of the model")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(axis="x", which="minor", labelsize=6)
         axes.grid(True, which="both", lw=0.3, color="#dddddd")
     figure.axes[0].set_ylabel("test error (%)")
     figure.axes[0].legend()
