@@ -20,17 +20,9 @@ from mllkm_scale.cli.train import train
 __all__ = ["cli", "main"]
 
 
-class _InOrderOfUse(CommandGroup):
-    """Lists the commands in the order in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands."""
-        return list(self.commands)
-
-
 @click.group(
     "mllkm",
-    cls=_InOrderOfUse,
+    cls=CommandGroup,
     commands=[demo, fetch, convert, plan, train, run, predict, evaluate, inspect, reproduce],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )

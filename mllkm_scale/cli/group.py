@@ -53,7 +53,11 @@ debug_option = click.option(
 
 
 class CommandGroup(click.Group):
-    """A group that ends with one line on stderr and the exit code of what went wrong."""
+    """A group that ends with one line on stderr and the exit code of what went wrong, and lists commands as given."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order in which they are used."""
+        return list(self.commands)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run a command line and exit."""
@@ -69,11 +73,11 @@ class CommandGroup(click.Group):
                 raise
             if invocation.debug and not isinstance(error, click.ClickException):
                 traceback.print_exc()
-            code = _report(error, bool(arguments))
+            code = _report(error)
         sys.exit(code)
 
 
-def _report(error: BaseException, has_arguments: bool) -> int:
+def _report(error: BaseException) -> int:
     """Say in one line what went wrong, and return the exit code."""
     match error:
         case click.Abort() | KeyboardInterrupt():
@@ -85,7 +89,7 @@ def _report(error: BaseException, has_arguments: bool) -> int:
         case MLLKMError():
             _say(str(error))
             return error.exit_code
-        case click.UsageError() if not has_arguments:
+        case click.exceptions.NoArgsIsHelpError():
             error.show()
         case click.UsageError():
             hint = "" if error.ctx is None else f" (see: {error.ctx.command_path} --help)"

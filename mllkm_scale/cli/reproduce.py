@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import CommandGroup, debug_option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ def out_option(default: str) -> Callable[[Command], Command]:
     )
 
 
-@click.group(short_help="Repeat the paper's experiments.")
+@click.group(cls=CommandGroup, short_help="Repeat the paper's experiments.")
 @debug_option
 def reproduce() -> None:
     """Repeat the paper's table and figures, and what its reviewers asked for.

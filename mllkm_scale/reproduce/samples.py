@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
     """X (n, d) and y (n,) of a data set of the catalogue, or of an HDF5 or zarr file with these names."""
-    if name not in ENTRIES and Path(name).exists():
+    if name not in ENTRIES and (Path(name).suffix or Path(name).exists()):
         with Dataset.open(name) as dataset:
             return dataset.part(0, dataset.n_rows).astype(np.float64), dataset.labels()
     found = load(find(name).name, notice=tell, progress=tell)

@@ -177,6 +177,20 @@ def test_quick_runs_on_heart(tmp_path: Path, data_there):
     assert float(rows["MLLKM (Gaussian)"]["paper_accuracy"]) == 81.6
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path: Path):
+    result = CliRunner().invoke(cli, ["reproduce", "table2", "--data", "own.h5", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 3
+    assert "own.h5" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_an_experiment_the_help_lists_them_in_their_order():
+    result = CliRunner().invoke(cli, ["reproduce"])
+    assert result.exit_code == 2
+    names = re.findall(r"^  (table2|figure1|figure2|reviewers) ", result.output, re.MULTILINE)
+    assert names == ["table2", "figure1", "figure2", "reviewers"]
+
+
 def test_a_name_that_is_neither_a_file_nor_known_is_refused(tmp_path: Path):
     result = CliRunner().invoke(cli, ["reproduce", "table2", "--data", "hart", "--out", str(tmp_path / "out")])
     assert result.exit_code == 2
