@@ -42,6 +42,12 @@ def reproduce() -> None:
     """Repeat the paper's table and figures, and what its reviewers asked for.
 
     Data are taken from the folder MLLKM_DATA, or fetched as `mllkm fetch` does.
+
+    \b
+    Examples:
+      mllkm reproduce table2 --quick
+      mllkm reproduce figure2
+      mllkm reproduce reviewers --only costs
     """
 
 
