@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,8 +66,9 @@ class _Package(Route):
         labels = [label for table in tables for label in table.labels]
         return Table(np.concatenate([table.X for table in tables]), labels)
 
+    @abstractmethod
     def _texts(self, folder: Path) -> Iterator[Iterable[str]]:
-        raise NotImplementedError
+        """The lines of each member, after the package was brought to the folder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ the rows come; whether they are the right ones is for the checksum to say.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ class RouteError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class Route(ABC):
     """A way to the rows of a data set.
 
     Attributes
@@ -48,15 +49,15 @@ class Route:
     note: str = ""
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """`openml` or `package`."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """How messages call it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self) -> Table:
         """All rows; raises `RouteError` where they cannot be had."""
-        raise NotImplementedError
