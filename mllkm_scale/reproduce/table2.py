@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,10 +101,11 @@ def run(
     done = len(samples) * setting.splits - len(todo)
     if done:
         tell(f"{done} of {done + len(todo)} splits are there already, in {parts.folder}")
-    for name, seed, record in _computed(samples, todo, setting, jobs):
-        parts.keep(_part(name, seed), _part_setting(setting, *samples[name]), record)
-        done += 1
-        tell(f"{done}/{len(samples) * setting.splits}  {name}, split {seed}: {_best(record)}")
+    with closing(_computed(samples, todo, setting, jobs)) as computed:
+        for name, seed, record in computed:
+            parts.keep(_part(name, seed), _part_setting(setting, *samples[name]), record)
+            done += 1
+            tell(f"{done}/{len(samples) * setting.splits}  {name}, split {seed}: {_best(record)}")
     records = {
         name: [parts.found(_part(name, seed), _part_setting(setting, X, y)) for seed in _seeds(setting)]
         for name, (X, y) in samples.items()
@@ -180,7 +182,7 @@ def _best(record: Record) -> str:
 
 def _computed(
     samples: Mapping[str, Samples], todo: list[tuple[str, int]], setting: Setting, jobs: int
-) -> Iterator[tuple[str, int, Record]]:
+) -> Generator[tuple[str, int, Record], None, None]:
     """The records of these tasks, in the order in which they are done."""
     if jobs == 1 or len(todo) < 2:
         for name, seed in todo:
@@ -197,8 +199,11 @@ def _computed(
                 yield *tasks[task], task.result()
         except BaseException:  # a split takes up to a minute, which nobody waits for after Ctrl-C
             pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - before:
+            ours = set(multiprocessing.active_children()) - before
+            for child in ours:
                 child.terminate()
+            for child in ours:
+                child.join()
             raise
 
 
