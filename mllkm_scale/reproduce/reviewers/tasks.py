@@ -1,8 +1,8 @@
 """The five larger data sets, split as is usual, with settings of every method for each.
 
-Settings were chosen once, on parts of the training rows or in the papers' ranges, and are the same for everyone who
-runs the comparison; nothing here is tuned while it runs. Features are scaled to [0, 1] where they are not on a common
-scale already. LDKL has them standardised, but for principal components.
+Settings were chosen once, some by a hold-out and some with a look at test errors (docs/reviewers.md says which), and
+are the same for everyone who runs the comparison; nothing here is tuned while it runs. Features are scaled to [0, 1]
+where they are not on a common scale already. LDKL has them standardised, but for principal components.
 """
 
 from __future__ import annotations
