@@ -1,0 +1,121 @@
+"""Streamed kernels that are known by their Grams k(X, Z): of a family for plain MKL, or functions of the user's own.
+
+    q_m = sum over classes of a' K_m a,     responses K_m(Z, X) a,     f = sum_m beta_m K_m(Z, X) a
+
+Each takes the Gram of the support, n_sv^2 evaluations, where a locally linear kernel takes n_sv.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import Crew, Held, Shared
+from mllkm_scale.errors import DataError
+from mllkm_scale.kernels.grid import RowSource
+from mllkm_scale.mkl.paper import KernelFamily
+
+__all__ = ["FamilyKernels", "FunctionKernels", "GramKernels", "KernelFunction"]
+
+Array = NDArray[Any]
+KernelFunction = Callable[[Array, Array], Array]
+_EVALUATION_FLOPS = 20  # multiply-adds in the time of an entry of a Gram
+_BLOCK_ROWS = 1024  # that are decided at once
+
+
+class GramKernels(ABC):
+    """Kernels of which the Gram of any rows can be had."""
+
+    unit: ClassVar[int] = 8
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def gram(self, m: int, X: Array, Z: Array) -> Array:
+        """k_m(x, z), shape (rows of X, rows of Z)."""
+
+    def grams(self, X: Array) -> list[Array]:
+        """All kernels on these rows."""
+        return [self.gram(m, X, X) for m in range(len(self))]
+
+    def flops(self, n_support: int, n_duals: int) -> float:
+        return float(n_support * (_EVALUATION_FLOPS * n_support + n_duals))
+
+    def forms(self, X: Array, signed_duals: Array) -> Array:
+        q = [np.vdot(signed_duals, self.gram(m, X, X) @ signed_duals) for m in range(len(self))]
+        return np.maximum(np.array(q), 0.0)
+
+    def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
+        parts = [self.gram(m, Z, X) @ signed_duals for m in range(len(self))]
+        return np.stack([part.T for part in parts], axis=2)
+
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+        f = np.zeros((data.n_rows, signed_duals.shape[1]))
+        for start in range(0, data.n_rows, _BLOCK_ROWS):
+            rows = slice(start, min(start + _BLOCK_ROWS, data.n_rows))
+            Z = data.part(rows.start, rows.stop).astype(np.float64)
+            for m in np.flatnonzero(weights).tolist():
+                f[rows] += weights[m] * (self.gram(m, Z, X) @ signed_duals)
+        return f
+
+    def shared(self, crew: Crew) -> Shared[Self]:
+        return Held(self)
+
+
+@dataclass(frozen=True)
+class FamilyKernels(GramKernels):
+    """Kernels of a family by their ids."""
+
+    family: KernelFamily
+    ids: Array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def gram(self, m: int, X: Array, Z: Array) -> Array:
+        return self.family.combined_gram(self.ids[m : m + 1], np.ones(1), X, Z)
+
+    def take(self, index: Array | slice) -> Self:
+        return replace(self, ids=self.ids[index])
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        return replace(self, ids=np.concatenate([self.ids, *(other.ids for other in others)]))
+
+    def keys(self) -> list[Hashable]:
+        return list(self.ids.tolist())
+
+
+@dataclass(frozen=True)
+class FunctionKernels(GramKernels):
+    """Functions k(X, Z) that give the Gram of any rows, each positive semi-definite."""
+
+    functions: tuple[KernelFunction, ...]
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def gram(self, m: int, X: Array, Z: Array) -> Array:
+        K = np.asarray(self.functions[m](X, Z), dtype=np.float64)
+        if K.shape != (len(X), len(Z)) or not np.isfinite(K).all():
+            raise DataError(
+                f"kernel {self.functions[m]!r} of the stream gave an array {K.shape} for {len(X)} and {len(Z)} rows:"
+                " it must return finite numbers, one for each pair of rows"
+            )
+        return K
+
+    def take(self, index: Array | slice) -> Self:
+        places = np.arange(len(self))[index].tolist()
+        return replace(self, functions=tuple(self.functions[m] for m in places))
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        return replace(self, functions=tuple(chain(self.functions, *(other.functions for other in others))))
+
+    def keys(self) -> list[Hashable]:
+        return [f if isinstance(f, Hashable) else id(f) for f in self.functions]

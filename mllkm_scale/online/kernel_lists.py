@@ -1,0 +1,210 @@
+"""Lists of kernels as a stream brings them, whatever they are: what streamed MKL asks of them.
+
+    forms       q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j)     the price of kernel m at a = alpha y
+    responses   sum_i a_i k_m(x, x_i)                                      what kernel m would add to the classifier
+    decide      f(x) = sum_m beta_m sum_i a_i k_m(x, x_i)                  the classifier
+
+Here are the locally linear ones: given by anchors and gammas (`GivenKernels`), or as ids of a grid (`GridKernels`), of
+which a remembered kernel costs eight bytes. They have explicit features; see `kernel_grams` for those that have not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import Crew, Held, PlainArrays, Shared
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
+from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
+from mllkm_scale.mkl.margins import decide_all
+
+__all__ = ["GivenKernels", "GridKernels", "Kernels", "LocalKernels"]
+
+Array = NDArray[Any]
+
+
+class Kernels(Protocol):
+    """A list of kernels; rows X of the support come with signed duals a (rows, K)."""
+
+    @property
+    def unit(self) -> int:
+        """Kernels that are priced at once: a function of their kind alone, which the bits then are, too."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Array | slice) -> Self:
+        """The kernels at these positions."""
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """These kernels, and then those of other lists of the same kind."""
+
+    def keys(self) -> list[Hashable]:
+        """What tells kernels apart."""
+
+    def flops(self, n_support: int, n_duals: int) -> float:
+        """Multiply-adds of the price of one; `n_duals` counts the nonzero duals of all classes."""
+
+    def forms(self, X: Array, signed_duals: Array) -> Array:
+        """q (s,)."""
+
+    def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
+        """(K, rows of Z, s)."""
+
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+        """f (rows of data, K)."""
+
+    def shared(self, crew: Crew) -> Shared[Self]:
+        """The list where all members of a crew can get it."""
+
+
+@dataclass(frozen=True)
+class _Arrays(PlainArrays):
+    anchors: Array
+    gammas: Array
+    scales: Array
+
+
+@dataclass(frozen=True)
+class _SharedLocal:
+    """Anchors, gammas and scales in a file of the crew."""
+
+    family: Family
+    arrays: Shared[_Arrays]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.arrays.paths
+
+    def get(self) -> GivenKernels:
+        arrays = self.arrays.get()
+        return GivenKernels(self.family.kernels(arrays.anchors, arrays.gammas, arrays.scales))
+
+    def drop(self) -> None:
+        self.arrays.drop()
+
+
+class LocalKernels(ABC):
+    """Locally linear kernels of one family."""
+
+    unit: ClassVar[int] = 512
+
+    @property
+    @abstractmethod
+    def plain(self) -> LocallyLinearKernels:
+        """The kernels in double precision."""
+
+    @property
+    @abstractmethod
+    def family(self) -> Family: ...
+
+    def flops(self, n_support: int, n_duals: int) -> float:
+        d = self.n_features
+        bumps = 10 * n_support * (d if self.family.componentwise else 1)
+        return float(bumps + n_support * d + n_duals * d)
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int: ...
+
+    def forms(self, X: Array, signed_duals: Array) -> Array:
+        return self.plain.quadratic_forms(X, signed_duals)
+
+    def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
+        return self.plain.responses(Z, X, signed_duals)
+
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+        kernels = self.plain
+        return decide_all(self.family, data, kernels, *kernels.coefficients(X, signed_duals, weights), crew)
+
+
+@dataclass(frozen=True)
+class GivenKernels(LocalKernels):
+    """Kernels with their anchors."""
+
+    kernels: LocallyLinearKernels
+
+    @property
+    def plain(self) -> LocallyLinearKernels:
+        return self.kernels
+
+    @property
+    def family(self) -> Family:
+        return Family(self.kernels.map, isinstance(self.kernels, ComponentKernels), self.kernels.local_bias)
+
+    @property
+    def n_features(self) -> int:
+        return self.kernels.n_features
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    def take(self, index: Array | slice) -> Self:
+        return replace(self, kernels=self.kernels.take(index))
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        lists = [self.kernels, *(other.kernels for other in others)]
+        for other in others:
+            if other.family != self.family:
+                raise ParameterError(
+                    f"the stream brings kernels of {other.family} after some of {self.family}: one machine has kernels"
+                    " of one family; train one for each"
+                )
+        anchors, gammas, scales = (
+            np.concatenate([getattr(kernels, name) for kernels in lists]) for name in ("anchors", "gammas", "scales")
+        )
+        return replace(self, kernels=self.family.kernels(anchors, gammas, scales))
+
+    def keys(self) -> list[Hashable]:
+        pairs = zip(np.ascontiguousarray(self.kernels.anchors), self.kernels.gammas.tolist(), strict=True)
+        return [(hashlib.blake2b(anchor.tobytes(), digest_size=16).digest(), gamma) for anchor, gamma in pairs]
+
+    def shared(self, crew: Crew) -> Shared[Any]:
+        if not crew.remote:
+            return Held(self)
+        kernels = self.kernels
+        return _SharedLocal(
+            self.family, crew.share("kernels", _Arrays(kernels.anchors, kernels.gammas, kernels.scales))
+        )
+
+
+@dataclass(frozen=True)
+class GridKernels(LocalKernels):
+    """Kernels of a grid by their ids; anchors are read when they are needed."""
+
+    grid: KernelGrid
+    ids: Array
+
+    @property
+    def plain(self) -> LocallyLinearKernels:
+        return self.grid.take(self.ids)
+
+    @property
+    def family(self) -> Family:
+        return self.grid.family
+
+    @property
+    def n_features(self) -> int:
+        return self.grid.anchors.n_features
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: Array | slice) -> Self:
+        return replace(self, ids=self.ids[index])
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        return replace(self, ids=np.concatenate([self.ids, *(other.ids for other in others)]))
+
+    def keys(self) -> list[Hashable]:
+        return list(self.ids.tolist())
+
+    def shared(self, crew: Crew) -> Shared[Any]:
+        return GivenKernels(self.plain).shared(crew) if crew.remote else Held(self)

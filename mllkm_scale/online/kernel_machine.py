@@ -1,0 +1,152 @@
+"""The machine of streamed kernels: MKL on working samples x active kernels (F6), warm from the machine before.
+
+solve    weights and duals of the active kernels on the working samples, to a relative gap
+look     all samples: margins, and P = 1/2 (sum_m |w_m|)^2 + C sum hinge; the active kernels: q_m
+renew    samples well beyond the margin leave the working set, some of those within it join
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.data import Dataset
+from mllkm_scale.errors import BudgetError
+from mllkm_scale.gram.blocks import MatrixBlock
+from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
+from mllkm_scale.mkl.state import Settings
+from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.online.kernel_bounds import SupportRows
+from mllkm_scale.online.kernel_grams import GramKernels
+from mllkm_scale.online.kernel_lists import Kernels, LocalKernels
+from mllkm_scale.team import Team
+from mllkm_scale.units import format_bytes
+
+__all__ = ["Machine", "MachineSolver", "View"]
+
+Array = NDArray[Any]
+_BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Active kernels with weights, duals (n, K), and the working samples (n, K) of each class."""
+
+    active: Kernels
+    weights: Array
+    duals: Array
+    working: Array
+
+    def joined(self, kernels: Kernels) -> Machine:
+        """With these kernels, of weight zero."""
+        weights = np.concatenate([self.weights, np.zeros(len(kernels))])
+        return replace(self, active=self.active.joined([kernels]), weights=weights)
+
+    def only(self, mask: Array) -> Machine:
+        """With the kernels of this mask alone."""
+        return replace(self, active=self.active.take(np.flatnonzero(mask)), weights=self.weights[mask])
+
+
+@dataclass(frozen=True)
+class View:
+    """What a pass over all samples and over the active kernels saw of a machine."""
+
+    support: SupportRows
+    forms: Array  # q of the active kernels (s,)
+    threshold: float  # the largest of those that have a weight
+    margins: Array  # y f (n, K)
+    primal: float
+
+    @classmethod
+    def before(cls, support: SupportRows) -> View:
+        """The view of no kernel: every kernel that tells anything apart violates."""
+        return cls(support, np.empty(0), 0.0, np.empty(0), np.inf)
+
+
+class MachineSolver:
+    """The samples, their signs (n, K), and what is done with them."""
+
+    def __init__(self, data: Dataset, signs: Array, settings: Settings, available_bytes: int, team: Team) -> None:
+        self.data, self.signs, self.settings, self.team = data, signs, settings, team
+        self.available_bytes = available_bytes
+        self.inner = InnerMKL(data, signs, available_bytes, seed=settings.seed, team=team)
+
+    def start(self) -> tuple[Array, Array]:
+        """Duals and working samples before there is a kernel: some of each sign at random, with equal duals."""
+        working = np.zeros(self.signs.shape, dtype=bool)
+        duals = np.zeros(self.signs.shape)
+        for k, signs in enumerate(self.signs.T):
+            rng = np.random.default_rng([self.settings.seed, 0, k])
+            for sign in (1.0, -1.0):
+                rows = rng.permutation(np.flatnonzero(signs == sign))[: self.settings.first_samples // 2]
+                working[rows, k] = True
+                duals[rows, k] = self.settings.C / max(1, len(rows))
+        return duals, working
+
+    def solve(self, machine: Machine, tol: float) -> Machine:
+        """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
+        rows = [np.flatnonzero(column) for column in machine.working.T]
+        starts = [machine.duals[r, k] for k, r in enumerate(rows)]
+        solution = self._solution(machine, rows, starts, tol)
+        floor = min(self.settings.negligible, 0.1 * tol)
+        weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
+        duals = np.zeros_like(machine.duals)
+        for k, part in enumerate(np.split(solution.duals, np.cumsum([len(r) for r in rows])[:-1])):
+            duals[rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
+        return replace(machine, weights=weights / weights.sum(), duals=duals)
+
+    def _solution(self, machine: Machine, rows: list[Array], starts: list[Array], tol: float) -> Solution:
+        kernels, C = machine.active, self.settings.C
+        if isinstance(kernels, LocalKernels):
+            return self.inner(WorkingSets(kernels.plain, machine.weights, rows, starts, C), tol)
+        assert isinstance(kernels, GramKernels)
+        self._require_room(len(kernels), rows)
+        blocks = [MatrixBlock(kernels.grams(self._rows(r)), self.signs[r, k]) for k, r in enumerate(rows)]
+        near = machine.weights, np.concatenate(starts)
+        return interior_point(RestrictedProblem(blocks, C, self.team), _BEYOND * tol, pure_tol=tol, near=near)
+
+    def _require_room(self, n_kernels: int, rows: list[Array]) -> None:
+        needed = 8 * (n_kernels + 4) * sum(len(r) ** 2 for r in rows)
+        if needed > self.available_bytes:
+            raise BudgetError(
+                f"memory_budget={format_bytes(self.available_bytes)}: the Grams of {n_kernels} active kernels on the"
+                f" working samples take {format_bytes(needed)}: give at least that, a smaller C, or fewer samples"
+            )
+
+    def look(self, machine: Machine) -> View:
+        """Pass over all samples."""
+        support = self.support_of(machine.duals)
+        forms = machine.active.forms(support.rows, support.signed_duals)
+        norm = float(machine.weights @ np.sqrt(forms))
+        margins = self.signs * self.decide(machine, self.data, support)
+        hinge = float(np.maximum(0.0, 1.0 - margins).sum())
+        threshold = float(forms[machine.weights > 0].max())
+        return View(support, forms, threshold, margins, 0.5 * norm**2 + self.settings.C * hinge)
+
+    def decide(self, machine: Machine, data: Dataset, support: SupportRows) -> Array:
+        """f (rows of data, K)."""
+        used = machine.only(machine.weights > 0)
+        crew = ThreadCrew(self.team)
+        return used.active.decide(data, support.rows, support.signed_duals, used.weights, crew)
+
+    def support_of(self, duals: Array) -> SupportRows:
+        rows = np.flatnonzero(duals.any(axis=1))
+        return SupportRows(self._rows(rows), duals[rows] * self.signs[rows])
+
+    def renewed(self, machine: Machine, view: View, round: int) -> Machine:
+        """Samples well beyond the margin leave; some of those within it join, at most doubling a working set."""
+        working = machine.working & (view.margins < self.settings.margin)
+        for k, margins in enumerate(view.margins.T):
+            rng = np.random.default_rng([self.settings.seed, round, 2, k])
+            outside = rng.permutation(np.flatnonzero((margins < 1.0) & ~working[:, k]))
+            working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
+        return replace(machine, working=working)
+
+    def _rows(self, rows: Array) -> Array:
+        return self.data.rows(rows).astype(np.float64)

@@ -1,0 +1,286 @@
+"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `kernel_stream` for the algorithm."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data import Dataset, check, encode_labels
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.kernels.anchors import random_rows
+from mllkm_scale.kernels.grid import KernelGrid
+from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
+from mllkm_scale.mkl.paper import KernelFamily
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.state import Settings
+from mllkm_scale.online.kernel_arrivals import Arrivals
+from mllkm_scale.online.kernel_machine import Machine, MachineSolver
+from mllkm_scale.online.kernel_probe import Probe
+from mllkm_scale.online.kernel_stream import StreamedMKL
+from mllkm_scale.params import resolve
+from mllkm_scale.team import Team, n_threads, one_blas_thread
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+    from mllkm_scale.model import Model
+
+__all__ = ["OnlineKernelMKL", "StreamCertificate"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class StreamCertificate(Objective):
+    """P of the machine, and D over all kernels of the stream that were not excluded: primal >= optimum >= dual."""
+
+    n_seen: int  # kernels that D is about
+    n_active: int
+    n_remembered: int
+    n_forgotten: int
+    likely_dual: float  # D over the active and the remembered kernels alone
+
+    @property
+    def likely_gap(self) -> float:
+        """The gap if no forgotten kernel would violate now."""
+        return Objective(self.primal, max(self.dual, self.likely_dual)).gap
+
+
+class OnlineKernelMKL:
+    """MKL on known samples with kernels that arrive one by one or in batches, from any iterator.
+
+    Each kernel is probed with the gradient criterion; an insertion optimises weights and duals again, warm. `reprocess`
+    probes the discarded kernels until the optimum over all kernels seen is certified.
+
+    Parameters
+    ----------
+    X : array-like (n, d)
+        Training samples as the kernels see them: neither scaled nor projected here.
+    y : array-like (n,)
+        Labels of two classes or more; more than two share the weights.
+    family : KernelGrid or KernelFamily, optional
+        What ids in the stream are about, such as a `GenericFamily`.
+    C : float
+        Weight of the hinge loss.
+    tol : float
+        Relative duality gap at which `reprocess` ends.
+    remember : int, optional
+        Most discarded kernels that are kept, those of the largest prices; all by default.
+    normalize : {"trace", None}
+        Whether locally linear kernels that arrive are given a mean diagonal of one; one that reaches almost no sample
+        is left out then. Kernels of a family, and functions, are as they are.
+    memory_budget : str or int
+        Memory for solving on working samples and active kernels.
+    n_jobs : int
+        Threads; -1 for one a core. The bits do not depend on it.
+    client : distributed.Client, optional
+        Its workers probe batches that are large enough for it to pay. The bits do not depend on it.
+    scratch_dir : path, optional
+        Folder that the workers of the client can read too; the system's by default.
+    random_state : int or None
+        Seed of all random choices.
+
+    Attributes
+    ----------
+    classes : array
+        Labels in ascending order.
+    certificate : StreamCertificate or None
+        What is proved since the last `reprocess`; None when kernels have come since.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mllkm_scale.kernels.grid import Family
+    >>> X, y = load_iris(return_X_y=True)
+    >>> gaussian = Family("gaussian", local_bias=1.0)
+    >>> mkl = OnlineKernelMKL(X, y, tol=0.01)
+    >>> for anchor in X[::3]:
+    ...     _ = mkl.process(gaussian.kernels(np.array([anchor, anchor]), np.array([0.1, 1.0])))
+    >>> mkl.reprocess().gap <= 0.01
+    True
+    >>> bool(np.mean(mkl.predict(X) == y) > 0.95)
+    True
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        family: KernelGrid | KernelFamily | None = None,
+        C: float = 1.0,
+        tol: float = 1e-3,
+        remember: int | None = None,
+        normalize: Literal["trace"] | None = "trace",
+        memory_budget: str | int = "1GB",
+        n_jobs: int = 1,
+        client: Client | None = None,
+        scratch_dir: str | Path | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        if isinstance(C, str):
+            raise ParameterError(f"C={C!r}: give a positive number")
+        if remember is not None and (isinstance(remember, bool) or not isinstance(remember, int) or remember < 0):
+            raise ParameterError(f"remember={remember!r}: give a whole number from 0, or None for all kernels")
+        params = resolve(
+            C=C, tol=tol, normalize=normalize, memory_budget=memory_budget, n_jobs=n_jobs, random_state=random_state
+        )
+        self.data = Dataset.from_arrays(X, y)
+        check(self.data)
+        self.classes, codes = encode_labels(self.data.labels())
+        if isinstance(family, KernelGrid) and family.anchors.n_features != self.data.n_features:
+            raise DataError(
+                f"the grid has anchors of {family.anchors.n_features} features, but X has {self.data.n_features}"
+            )
+        seed = secrets.randbits(63) if random_state is None else int(random_state)
+        self.settings = Settings(C=float(C), tol=float(tol), seed=seed)
+        columns = np.arange(len(self.classes)) if len(self.classes) > 2 else np.array([1])
+        signs = np.where(codes[:, None] == columns, 1.0, -1.0)
+        reference = None
+        if normalize == "trace":
+            rng = np.random.default_rng([seed, 3])
+            reference = self.data.rows(random_rows(self.data.n_rows, REFERENCE_ROWS, rng))
+        self.arrivals = Arrivals(self.data.n_features, family, reference)
+        self._stack = ExitStack()
+        team = self._stack.enter_context(Team(n_threads(n_jobs)))
+        workers = None
+        if client is not None:
+            from mllkm_scale.cluster.enlist import enlisted
+
+            folder = None if scratch_dir is None else Path(scratch_dir)
+            workers = self._stack.enter_context(enlisted(client, None, folder))
+        solver = MachineSolver(self.data, signs, self.settings, params.budget_bytes, team)
+        self.stream = StreamedMKL(solver, Probe(team, workers), self.settings, remember)
+        self.certificate: StreamCertificate | None = None
+
+    def process(self, kernels: Any) -> int:
+        """Probe kernels that arrive, and insert those that violate; returns how many were inserted.
+
+        Parameters
+        ----------
+        kernels : LocallyLinearKernels, int or array of int, function or list of functions
+            One kernel or a batch; ids are those of `family`, and a function k(X, Z) gives the Gram of any rows. All
+            kernels of a stream are of one kind, and locally linear ones of one family. A kernel that is active or
+            remembered already is passed over.
+        """
+        with one_blas_thread():
+            self.certificate = None
+            return self.stream.process(self.arrivals.admit(kernels))
+
+    def reprocess(self) -> StreamCertificate:
+        """Probe the discarded kernels, and insert what violates, until the optimum is reached; what is proved then.
+
+        It is the optimum over all kernels seen if none was forgotten, and otherwise over those that are remembered.
+        """
+        with one_blas_thread():
+            _ = self.machine
+            self.stream.reprocess()
+            return self._certify()
+
+    def learn(self, stream: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1) -> StreamCertificate:
+        """Process all that a stream brings and reprocess; up to `passes` times, while the gap is above `tol`.
+
+        Parameters
+        ----------
+        stream : iterable or callable
+            For several passes, something to iterate over again, such as a list, or a callable that returns an iterator.
+            Each pass brings the same kernels, in any order.
+        passes : int
+            More than one helps where kernels are forgotten: what a pass proves is about the duals that it began with.
+            Kernels that came before this call must not have been forgotten, or passes prove nothing about these.
+        """
+        if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
+            raise ParameterError(f"passes={passes!r}: give a whole number from 1")
+        if passes > 1 and not callable(stream) and iter(stream) is stream:
+            raise ParameterError("stream is an iterator, good for one pass: give a list, or a callable that makes one")
+        whole = self.stream.discarded.n_forgotten == 0
+        with one_blas_thread():
+            n_kernels = self._pass(stream)
+            certificate = self.reprocess()
+            for number in range(2, passes + 1):
+                if certificate.gap <= self.settings.tol:
+                    break
+                with self.stream.further_pass(whole):
+                    if (again := self._pass(stream)) != n_kernels:
+                        raise DataError(
+                            f"pass {number} over the stream brought {again} kernels, and the first one {n_kernels}:"
+                            " bring the same kernels in each"
+                        )
+                    self.stream.reprocess()
+                certificate = self._certify()
+        return certificate
+
+    def _pass(self, stream: Iterable[Any] | Callable[[], Iterable[Any]]) -> int:
+        """Process all that it brings: how many kernels these were."""
+        before = self.stream.n_arrived
+        for kernels in stream() if callable(stream) else stream:
+            self.process(kernels)
+        return self.stream.n_arrived - before
+
+    def _certify(self) -> StreamCertificate:
+        stream = self.stream
+        self.certificate = StreamCertificate(
+            primal=stream.view.primal,
+            dual=stream.bound,
+            n_seen=stream.n_seen,
+            n_active=stream.n_active,
+            n_remembered=len(stream.discarded),
+            n_forgotten=stream.discarded.n_forgotten,
+            likely_dual=stream.local_bound,
+        )
+        return self.certificate
+
+    @property
+    def n_active(self) -> int:
+        """Kernels of the machine."""
+        return self.stream.n_active
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise."""
+        rows = Dataset.from_arrays(X)
+        if rows.n_features != self.data.n_features:
+            raise DataError(
+                f"X has {rows.n_features} features per row, but the training samples {self.data.n_features}"
+            )
+        with one_blas_thread():
+            f = self.stream.solver.decide(self.machine, rows, self.stream.view.support)
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The label of every row, shape (n,)."""
+        f = self.decision_function(X)
+        codes = (f > 0).astype(np.int64) if f.ndim == 1 else f.argmax(axis=1)
+        labels: Array = self.classes[codes]
+        return labels
+
+    def model(self) -> Model:
+        """The machine of locally linear kernels as a model that can be saved; see `kernel_model`."""
+        from mllkm_scale.online.kernel_model import make_model
+
+        return make_model(self)
+
+    @property
+    def machine(self) -> Machine:
+        """Active kernels with their weights, duals and working samples."""
+        if self.stream.machine is None:
+            raise ParameterError("no kernel has joined the machine yet: process kernels that tell the classes apart")
+        return self.stream.machine
+
+    def close(self) -> None:
+        """Let go of threads and of the folder shared with workers."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,77 @@
+"""The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by a crew.
+
+A unit is a fixed number of kernels, whoever prices it; the bits are the same. A crew of workers costs files and
+messages: what this process has done before they would arrive, it does itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import Crew, Shared, ThreadCrew
+from mllkm_scale.online.kernel_bounds import SupportRows
+from mllkm_scale.online.kernel_lists import Kernels
+from mllkm_scale.team import Team
+
+__all__ = ["PAYS_FLOPS", "PriceWork", "Probe"]
+
+Array = NDArray[Any]
+PAYS_FLOPS = 1e9
+"""Multiply-adds from which on a crew of workers is asked: about half a second of one core."""
+
+_AT_ONCE = 32 * 512  # kernels that are sent to workers at once
+
+
+@dataclass(frozen=True)
+class PriceWork:
+    """The prices of units of kernels."""
+
+    kernels: Shared[Any]
+    support: Shared[SupportRows]
+    unit: int
+    unit_work: float
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.kernels.paths + self.support.paths
+
+    def __call__(self, units: range) -> Array:
+        kernels, support = self.kernels.get(), self.support.get()
+        parts = [kernels.take(slice(i * self.unit, (i + 1) * self.unit)) for i in units]
+        return np.concatenate([part.forms(support.rows, support.signed_duals) for part in parts])
+
+    def describe(self, units: range) -> str:
+        return f"kernels {units[0] * self.unit} to {(units[-1] + 1) * self.unit - 1} of a batch of the stream"
+
+
+class Probe:
+    """Prices by the threads of a team, or by a crew of workers if there is one and enough to do."""
+
+    def __init__(self, team: Team, workers: Crew | None = None) -> None:
+        self.threads, self.workers = ThreadCrew(team), workers
+        self.n_sent = 0  # kernels that workers have priced
+
+    def __call__(self, kernels: Kernels, support: SupportRows) -> Array:
+        """q (s,) of these kernels."""
+        flops = kernels.flops(len(support.rows), int(np.count_nonzero(support.signed_duals)))
+        if self.workers is None or len(kernels) * flops < PAYS_FLOPS:
+            return self._price(self.threads, kernels, support, flops)
+        self.n_sent += len(kernels)
+        parts = [kernels.take(slice(i, i + _AT_ONCE)) for i in range(0, len(kernels), _AT_ONCE)]
+        return np.concatenate([self._price(self.workers, part, support, flops) for part in parts])
+
+    def _price(self, crew: Crew, kernels: Kernels, support: SupportRows, flops: float) -> Array:
+        if not len(kernels):
+            return np.empty(0)
+        shared, rows = kernels.shared(crew), crew.share("support", support)
+        try:
+            work = PriceWork(shared, rows, kernels.unit, kernels.unit * flops)
+            return np.concatenate(list(crew.start(work, -(-len(kernels) // kernels.unit))))
+        finally:
+            shared.drop()
+            rows.drop()

@@ -1,0 +1,206 @@
+"""SequentialMKL on a stream of kernels: each is probed as it comes, and those discarded are probed again.
+
+    process(k)      q_k(alpha) > max over the active set S of q: k joins S, and weights and duals are optimised again,
+                    warm. The others are discarded, as are kernels of S that have lost their weight.
+    reprocess()     the same with the discarded, until none violates and the gap over all that are remembered is `tol`.
+
+While the stream runs, a kernel must violate by a share of q, and the machine is solved to a share of that: what is lost
+by it, `reprocess` finds among the discarded, and on a budget the next pass, which is stricter. The lower bound
+
+    D = sum alpha - 1/2 max over all kernels seen of q(alpha)  <=  optimum
+
+is known from the duals of the day while no kernel is forgotten. Just before the first one is, the duals are frozen, and
+again at the start of each further pass; these duals meet every kernel that comes from then on (`kernel_bounds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.mkl.diversity import diverse
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.state import Settings
+from mllkm_scale.online.kernel_bounds import FrozenDuals, dual_bound
+from mllkm_scale.online.kernel_lists import Kernels
+from mllkm_scale.online.kernel_machine import Machine, MachineSolver, View
+from mllkm_scale.online.kernel_memory import Discarded
+from mllkm_scale.online.kernel_probe import Probe
+
+__all__ = ["StreamedMKL"]
+
+Array = NDArray[Any]
+_LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
+_SOLVED = 0.2  # of that share, to which the machine is solved then
+_LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
+_PATIENCE = 30  # rounds of `reprocess` without a smaller gap
+_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
+
+
+class StreamedMKL:
+    """The algorithm; `machine` is None until the first kernel has joined."""
+
+    def __init__(self, solver: MachineSolver, probe: Probe, settings: Settings, remember: int | None) -> None:
+        self.solver, self.probe, self.settings = solver, probe, settings
+        self.discarded = Discarded(remember)
+        self.machine: Machine | None = None
+        self.view = View.before(solver.support_of(solver.start()[0]))
+        self.frozen: FrozenDuals | None = None  # have met every kernel seen
+        self.meeting: FrozenDuals | None = None  # are meeting those of a further pass
+        self.slack = max(_LOOSEST, 0.5 * settings.tol)
+        self.n_arrived = self.n_seen = self.n_inserted = self.n_rounds = 0
+        self.local_bound = 0.0  # D over the active and the remembered kernels, at the last `reprocess`
+
+    @property
+    def n_members(self) -> int:
+        """Kernels of the active set."""
+        return 0 if self.machine is None else len(self.machine.active)
+
+    @property
+    def n_active(self) -> int:
+        """Those of them that have a weight."""
+        return 0 if self.machine is None else int(np.count_nonzero(self.machine.weights))
+
+    def process(self, kernels: Kernels) -> int:
+        """Probe kernels that arrive; how many of them have joined."""
+        self.n_arrived += len(kernels)
+        arrived = self.unknown(kernels)
+        if not len(arrived):
+            return 0
+        n_new = len(arrived)
+        if self.frozen is None and self.discarded.would_forget(n_new + self.n_members):
+            self.frozen = self.freeze()
+        prices = self.probe(arrived, self.view.support)
+        self.meet(arrived, prices)
+        inserted = 0
+        while len(chosen := self.violators(arrived, prices, self.slack)):
+            self.insert(arrived.take(chosen))
+            inserted += len(chosen)
+            arrived = arrived.take(np.delete(np.arange(len(arrived)), chosen))
+            self.optimise(_SOLVED * self.slack)
+            prices = self.probe(arrived, self.view.support)
+        self.discarded.add(arrived, self.relative(prices))
+        self.n_seen += n_new if self.meeting is None else 0
+        return inserted
+
+    def reprocess(self) -> float:
+        """Probe the discarded kernels until none violates; the relative gap over all that are remembered."""
+        settings, tol = self.settings, self.settings.tol * (_EXACT if self.discarded.n_forgotten else 1.0)
+        inner_tol, best_gap, idle = _LOOSEST_TOL, np.inf, 0
+        self.local_bound = 0.0
+        while True:
+            grew = self.optimise(inner_tol, settings.near)
+            prices, largest = self.price_remembered()
+            self.local_bound = max(self.local_bound, dual_bound(self.view.support.total, largest))
+            gap = Objective(self.view.primal, self.local_bound).gap
+            idle = 0 if gap < best_gap else idle + 1
+            best_gap = min(best_gap, gap)
+            if gap <= tol or inner_tol < _TIGHTEST_TOL or idle >= _PATIENCE:
+                return gap
+            self.discarded.renew(self.relative(prices))
+            if len(chosen := self.violators(self.discarded.kernels, prices, 0.0)):
+                self.insert(self.discarded.pop(chosen))
+                grew = True
+            following = float(np.clip(0.1 * gap, 0.2 * tol, max(_LOOSEST_TOL, 0.2 * tol)))
+            inner_tol = following if grew else min(following, 0.1 * inner_tol)
+
+    @contextmanager
+    def further_pass(self, whole: bool) -> Iterator[None]:
+        """Context in which the same kernels come once more, and the duals of its beginning meet them all.
+
+        Theirs is the bound then, if it is the better one and the pass brought the `whole` of all kernels seen. What a
+        pass that failed has brought, nobody knows: no bound is left but that of duals of zero.
+        """
+        meeting = self.meeting = self.freeze()
+        gap = Objective(self.view.primal, self.bound).gap
+        self.slack = float(np.clip(0.25 * gap, 0.5 * self.settings.tol, self.slack))
+        before, self.frozen = self.frozen, meeting.zero
+        try:
+            yield
+        finally:
+            self.meeting = None
+        better = whole and (before is None or meeting.bound > before.bound)
+        self.frozen = meeting if better else before
+
+    @property
+    def bound(self) -> float:
+        """D over all kernels seen."""
+        known = 0.0 if self.frozen is None else self.frozen.bound
+        return known if self.discarded.n_forgotten else max(known, self.local_bound)
+
+    def unknown(self, kernels: Kernels) -> Kernels:
+        """Those of them that are neither active nor remembered, each once."""
+        known = set() if self.machine is None else set(self.machine.active.keys())
+        new = []
+        for place, key in enumerate(kernels.keys()):
+            if key not in known and key not in self.discarded:
+                known.add(key)
+                new.append(place)
+        return kernels if len(new) == len(kernels) else kernels.take(np.array(new, dtype=np.int64))
+
+    def violators(self, kernels: Kernels | None, prices: Array, slack: float) -> Array:
+        """Places of the worst violators, but of those with parallel responses only the best."""
+        settings, (rows, signed_duals) = self.settings, (self.view.support.rows, self.view.support.signed_duals)
+        n_classes = signed_duals.shape[1]
+        over = np.flatnonzero(prices > (1.0 + slack) * self.view.threshold)
+        over = over[np.argsort(-prices[over], kind="stable")][: settings.n_candidates(n_classes)]
+        if len(over) < 2:
+            return over
+        assert kernels is not None
+        rng = np.random.default_rng([settings.seed, self.n_rounds, 1])
+        witnesses = np.sort(rng.permutation(len(rows))[: settings.n_witnesses(n_classes)])
+        responses = kernels.take(over).responses(rows[witnesses], rows, signed_duals)
+        return over[diverse(responses, settings.insertions * (9 + n_classes) // 10)]
+
+    def insert(self, kernels: Kernels) -> None:
+        """They join the active set with weight zero."""
+        if self.machine is None:
+            self.machine = Machine(kernels, np.zeros(len(kernels)), *self.solver.start())
+        else:
+            self.machine = self.machine.joined(kernels)
+        self.n_inserted += len(kernels)
+
+    def optimise(self, tol: float, near: float = 0.0) -> bool:
+        """Weights and duals of the active kernels; whether more samples are to be looked at.
+
+        Kernels of zero weight are discarded, except those whose q is within `near` of the largest: these would come
+        back.
+        """
+        if self.machine is None:
+            return False
+        solved = self.solver.solve(self.machine, tol)
+        view = self.solver.look(solved)
+        keep = (solved.weights > 0) | (view.forms > (1.0 - near) * view.threshold if near else False)
+        self.view = replace(view, forms=view.forms[keep])
+        if not keep.all():
+            dropped = solved.only(~keep).active
+            self.discarded.add(dropped, self.relative(view.forms[~keep]))
+        self.n_rounds += 1
+        self.machine = self.solver.renewed(solved.only(keep), view, self.n_rounds)
+        return bool((self.machine.working & ~solved.working).any())
+
+    def relative(self, prices: Array) -> Array:
+        """Prices as `Discarded` compares them."""
+        return prices / (self.view.threshold or 1.0)
+
+    def price_remembered(self) -> tuple[Array, float]:
+        """q of the discarded kernels, and the largest of these and of the active ones."""
+        kernels = self.discarded.kernels
+        prices = np.empty(0) if kernels is None else self.probe(kernels, self.view.support)
+        return prices, max(float(self.view.forms.max(initial=0.0)), float(prices.max(initial=0.0)))
+
+    def freeze(self) -> FrozenDuals:
+        """The duals of now, which have met all kernels that are active or remembered."""
+        return FrozenDuals(self.view.support, self.price_remembered()[1])
+
+    def meet(self, arrived: Kernels, prices: Array) -> None:
+        """Have frozen duals price what arrives; `prices` are those of the duals of the day."""
+        frozen = self.meeting or self.frozen
+        if frozen is not None and frozen.support.total > 0:
+            same = frozen.support is self.view.support
+            frozen.meet(prices if same else self.probe(arrived, frozen.support))
