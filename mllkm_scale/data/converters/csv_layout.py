@@ -11,7 +11,7 @@ from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.errors import DataError
 
-__all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "read_layout"]
+__all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "layout_of", "read_layout"]
 
 # Whole numbers below it are exact in float64.
 LARGEST_EXACT = 2.0**53
@@ -21,7 +21,7 @@ LARGEST_EXACT = 2.0**53
 class CSVLayout:
     """Separator, columns, position of the label, and the line that the data begins with, counted from 1."""
 
-    source: Path
+    source: Path | str
     delimiter: str
     names: list[str] | None
     width: int
@@ -58,6 +58,13 @@ def read_layout(source: Path, options: ConvertOptions, delimiter: str | None) ->
     lines = [(number, line) for number, line in enumerate(block, 1) if not is_blank(line)][:2]
     if not lines:
         raise DataError(f"{source} is empty: give a file with a line per sample")
+    return layout_of(source, lines, options, delimiter)
+
+
+def layout_of(
+    source: Path | str, lines: Sequence[tuple[int, str]], options: ConvertOptions, delimiter: str | None
+) -> CSVLayout:
+    """What the first two lines that are not blank tell, each given with its number."""
     number, line = lines[0]
     if delimiter is None:
         delimiter = next((sign for sign in ",;\t" if sign in line), ",")
@@ -84,7 +91,7 @@ def _looks_like_header(first: list[str], rest: list[list[str]], label: int | Non
     return any(len(row) == len(first) and is_number(row[label]) for row in rest)
 
 
-def _label_position(source: Path, label: str | int | None, first: list[str]) -> int | None:
+def _label_position(source: Path | str, label: str | int | None, first: list[str]) -> int | None:
     if label is None:
         return None
     if isinstance(label, str):

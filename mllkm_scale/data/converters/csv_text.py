@@ -1,8 +1,7 @@
 """CSV and TSV to HDF5: one record a line, numbers, and a column of labels that may be text.
 
-Blocks of lines are parsed by NumPy at once; only a block that fails is looked at cell by cell, to name the
-line and the column. Labels are int64 until a block shows that they are not: then the pass begins again with
-float64, or with text, so that equal labels are stored equally however late the first odd one comes.
+Labels are int64 until a block shows that they are not: then the pass begins again with float64, or with text, so that
+equal labels are stored equally however late the first odd one comes.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, is_number, read_layout
+from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
+from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
-from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_csv", "convert_tsv"]
@@ -65,54 +64,10 @@ def _write_block(writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[
         kept = [line for line in kept if not is_blank(line)]
     if not kept:
         return
-    texts = _label_texts(layout, numbers, kept)
-    writer.append("X", _parse(layout, numbers, kept))
+    texts = label_texts(layout, numbers, kept)
+    writer.append("X", feature_rows(layout, numbers, kept))
     if layout.label is not None:
         writer.append_labels("y", _labels(layout, numbers, texts, kind))
-
-
-def _label_texts(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> list[str]:
-    """Text of the label in each line; lines of another number of cells are refused on the way."""
-    quoted = any('"' in line for line in lines)
-    rows = layout.cells(numbers, lines) if quoted else []
-    for place, line in enumerate(lines):
-        width = len(rows[place]) if quoted else line.count(layout.delimiter) + 1
-        if width != layout.width:
-            raise DataError(
-                f"{layout.source}: line {numbers[place]} has {width} cells instead of {layout.width}:"
-                " give every line the same columns"
-            )
-    if layout.label is None:
-        return []
-    column = layout.label
-    if quoted:
-        return [row[column].strip() for row in rows]
-    if column == layout.width - 1:
-        return [line.rsplit(layout.delimiter, 1)[-1].strip() for line in lines]
-    return [line.split(layout.delimiter, column + 1)[column].strip() for line in lines]
-
-
-def _parse(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> NDArray[np.float64]:
-    try:
-        values: NDArray[np.float64] = np.loadtxt(
-            lines, delimiter=layout.delimiter, usecols=layout.features, comments=None, quotechar='"', ndmin=2
-        )
-    except ValueError as error:
-        for number, row in zip(numbers, layout.cells(numbers, lines), strict=True):
-            for column in layout.features:
-                if not row[column].strip():
-                    raise DataError(f"{layout.place(number, column)} is empty: fill it or remove the line") from None
-                if not is_number(row[column]):
-                    raise DataError(
-                        f"{layout.place(number, column)} is {row[column]!r}, not a number: encode it as a"
-                        f" number, or name it as the label column{_header_hint(layout, number)}"
-                    ) from None
-        raise DataError(f"{layout.source}: lines {numbers[0]} to {numbers[-1]}: {one_line(error)}") from error
-    return values
-
-
-def _header_hint(layout: CSVLayout, line: int) -> str:
-    return "; if the line holds names, say that there is a header" if line == layout.first_line else ""
 
 
 def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: str) -> NDArray[Any]:

@@ -1,0 +1,128 @@
+"""Samples of CSV lines, a number a feature and a label; header, separator and label column as in `convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import IO, Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
+from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
+from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.online.class_labels import BadLabel
+from mllkm_scale.online.text_source import Lines, TextOptions, TextSamples
+
+__all__ = ["CSVSamples"]
+
+Array = NDArray[Any]
+
+
+class CSVSamples(TextSamples):
+    """Samples of CSV lines, each handed out as soon as it has come.
+
+    The first line fixes the separator and the columns. If it cannot be told from a header by itself (see `header`), it
+    waits for the second.
+
+    Parameters
+    ----------
+    stream, classes, bad_lines, chunk_rows, max_line_bytes, name, owns_stream
+        See `TextSamples`.
+    label_column : str or int
+        Name or position of the labels' column, the last by default.
+    header : bool, optional
+        Whether the first line holds names. By default it does if none of its features is a number, or if its label is
+        text, none of `classes`, and that of the second line is a number.
+    delimiter : str, optional
+        By default the first of comma, semicolon and tab that is in the first line.
+
+    Examples
+    --------
+    >>> import io
+    >>> samples = CSVSamples(io.StringIO("weight,height,kind\\n3.5,25,cat\\n20,60,dog\\n"))
+    >>> [(chunk.X.tolist(), chunk.y.tolist()) for chunk in samples.chunks()]
+    [([[3.5, 25.0], [20.0, 60.0]], ['cat', 'dog'])]
+    """
+
+    def __init__(
+        self,
+        stream: IO[Any],
+        *,
+        label_column: str | int = LAST_COLUMN,
+        header: bool | None = None,
+        delimiter: str | None = None,
+        **options: Unpack[TextOptions],
+    ) -> None:
+        super().__init__(stream, **options)
+        if isinstance(label_column, bool) or not isinstance(label_column, str | int):
+            raise ParameterError(f"label_column={label_column!r}: give the name or the position of the labels' column")
+        if isinstance(label_column, str) and header is False:
+            raise ParameterError(f"label_column={label_column!r} needs a header: give its position instead")
+        if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n '):
+            raise ParameterError(f"delimiter={delimiter!r}: give one sign, such as ',' or a tab")
+        self._options = ConvertOptions(label_column=label_column, header=header)
+        self._delimiter = delimiter
+        self._layout: CSVLayout | None = None
+
+    @property
+    def _layout_known(self) -> bool:
+        return self._layout is not None
+
+    def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
+        waiting = Lines([], [])
+        for block in blocks:
+            lines, waiting = waiting + block, Lines([], [])
+            if self._layout is None:
+                self._layout = self._layout_of(lines)
+                if self._layout is None:
+                    waiting = lines
+                    continue
+                lines = lines.part(int(lines.numbers[0] < self._layout.first_line))
+            yield lines
+        if waiting.lines:
+            # The stream is at its end: a single line is a sample if no header was announced and it can be one.
+            self._layout = layout_of(self.name, waiting.numbered(self.name), self._options, self._delimiter)
+            yield waiting
+
+    def _layout_of(self, lines: Lines) -> CSVLayout | None:
+        """The layout by the first two lines, or by the first if it is a sample for sure; None if that is not clear."""
+        if self._options.header is not True and isinstance(self._options.label_column, int):
+            first = lines.part(0, 1)
+            plain = layout_of(
+                self.name, first.numbered(self.name), replace(self._options, header=False), self._delimiter
+            )
+            [cells] = plain.cells(first.numbers, first.texts(self.name))
+            if self._options.header is False or self._is_sample(plain, cells):
+                return plain
+        if len(lines) == 1:
+            return None
+        return layout_of(self.name, lines.part(0, 2).numbered(self.name), self._options, self._delimiter)
+
+    def _is_sample(self, layout: CSVLayout, cells: list[str]) -> bool:
+        assert layout.label is not None
+        label = cells[layout.label].strip()
+        return (is_number(label) or label in self._labels) and any(is_number(cells[i]) for i in layout.features)
+
+    def _parse(self, lines: Lines) -> tuple[Array, Array]:
+        layout, texts = self._layout, lines.texts(self.name)
+        assert layout is not None
+        assert layout.label is not None
+        for number, text in zip(lines.numbers, texts, strict=True):
+            if "\r" in text:
+                raise DataError(f"{self.name}: line {number} has a carriage return within: end lines with a line feed")
+        labels = label_texts(layout, lines.numbers, texts)
+        X = feature_rows(layout, lines.numbers, texts)
+        finite = np.isfinite(X)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            place = layout.place(lines.numbers[row], layout.features[column])
+            what = "NaN" if np.isnan(X[row, column]) else "infinity"
+            raise DataError(f"{place} is {what}: give a number or leave the line out")
+        try:
+            return X, self._labels.read(labels)
+        except BadLabel as bad:
+            place = layout.place(lines.numbers[bad.place], layout.label)
+            raise DataError(f"{place}, the label, {bad.problem}") from None

@@ -1,0 +1,185 @@
+"""Where streamed samples come from: the protocol that every source stands behind, and the one for Python iterators.
+
+A source hands out its samples in order, a chunk at a time, and holds little more than that chunk in memory.
+A sample's position is its number in the stream, from 0, over all passes; blank, skipped and header lines have none.
+`chunks(skip=p)` begins with the sample at position p, so that a stream can be resumed in its middle. How samples are
+divided into chunks may depend on when they arrive; which they are, and their order, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.grid import require_chunk_rows
+from mllkm_scale.data.labels import as_label_vector
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.online.class_labels import BadLabel, ClassLabels, label_text
+
+__all__ = ["CHUNK_ROWS", "Chunk", "IterableSamples", "Samples", "check_end", "require_skip", "stored_labels"]
+
+Array = NDArray[Any]
+
+CHUNK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Samples that follow one another in a stream.
+
+    Attributes
+    ----------
+    first : int
+        Position of the first of them.
+    X : array (n, d), float32 or float64
+    y : array (n,)
+        Labels: of the type of the classes where these were given to the source.
+    """
+
+    first: int
+    X: Array
+    y: Array
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def stop(self) -> int:
+        """Position of the sample after its last: what to skip when it is learned."""
+        return self.first + len(self)
+
+
+class Samples(Protocol):
+    """A stream of labelled samples."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+
+    @property
+    def remark(self) -> str:
+        """What is to be said at the end, such as how many lines were skipped; empty if nothing is."""
+
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        """The samples from position `skip` on."""
+
+    def close(self) -> None:
+        """Free the file, if the source opened one."""
+
+
+class IterableSamples:
+    """Pairs (x, y) of any iterable: one sample each, x of shape (d,), or a batch, X of shape (n, d) and y of n labels.
+
+    Every pair is handed out before the next is asked for; large batches are handed out in parts.
+
+    Parameters
+    ----------
+    pairs : iterable of pairs
+        Walked over once by each call of `chunks`; what is skipped is drawn and thrown away.
+    classes : array-like, optional
+        The classes; labels are matched with them as `ClassLabels` says. Without, labels are handed out as they are.
+    chunk_rows : int
+        Most rows of a chunk.
+    name : str
+        How messages call it.
+
+    Examples
+    --------
+    >>> pairs = [([0.0, 1.0], "no"), (np.eye(2), ["no", "yes"])]
+    >>> [(chunk.first, chunk.X.shape, chunk.y.tolist()) for chunk in IterableSamples(pairs).chunks(skip=1)]
+    [(1, (2, 2), ['no', 'yes'])]
+    """
+
+    remark = ""
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[ArrayLike, Any]],
+        *,
+        classes: ArrayLike | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        name: str = "the stream",
+    ) -> None:
+        self.name = name
+        self._pairs = pairs
+        self._labels = ClassLabels(classes)
+        self._chunk_rows = require_chunk_rows(chunk_rows, 1)
+
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        """The samples from position `skip` on."""
+        skip = require_skip(skip)
+        position, width = 0, None
+        for pair in self._pairs:
+            X, y = self._batch(pair, position)
+            if width not in (None, X.shape[1]):
+                raise DataError(
+                    f"{self.name}: sample {position} (0-based) has {X.shape[1]} features instead of {width}:"
+                    " give every sample the same features"
+                )
+            width = X.shape[1]
+            for start in range(max(0, skip - position), len(X), self._chunk_rows):
+                part, first = slice(start, start + self._chunk_rows), position + start
+                require_finite(X[part], first, self.name, "learn")
+                yield Chunk(first, X[part], stored_labels(y[part], self._labels, first, f"the label of {self.name}"))
+            position += len(X)
+        check_end(self.name, position, skip)
+
+    def close(self) -> None:
+        """Do nothing: the iterable is the caller's."""
+
+    def _batch(self, pair: tuple[ArrayLike, Any], position: int) -> tuple[Array, Array]:
+        where = f"{self.name}: sample {position} (0-based)"
+        try:
+            x, label = pair
+            rows, labels = np.asarray(x), np.asarray(label)
+        except (TypeError, ValueError):
+            raise DataError(f"{where} is no pair of features and label: give pairs (x, y), or batches (X, y)") from None
+        if rows.dtype.kind not in "fiub" or rows.ndim not in (1, 2) or rows.shape[-1] == 0:
+            raise DataError(
+                f"{where} has features of shape {rows.shape} and type {rows.dtype}: give dense rows of real numbers"
+            )
+        rows = np.ascontiguousarray(np.atleast_2d(rows), dtype=np.float64)
+        y = as_label_vector(np.atleast_1d(labels), f"the label of {where}")
+        if len(y) != len(rows):
+            raise DataError(f"{where} begins a batch of {len(rows)} rows with {len(y)} labels: give one label per row")
+        return rows, y
+
+
+def stored_labels(y: Array, labels: ClassLabels, first: int, name: str) -> Array:
+    """Labels of an array by the classes given; without classes as they are, if each can be one of a class."""
+    if labels.classes is None and y.dtype.kind in "biu":
+        return y
+    if labels.classes is None and y.dtype.kind == "f":
+        broken = np.flatnonzero(~np.isfinite(y) | (y != np.floor(y)))
+        if len(broken):
+            raise DataError(
+                f"{name} is {y[broken[0]]} at row {first + broken[0]} (0-based): give classes as integers or text"
+            )
+        return y
+    try:
+        return labels.read([label_text(value) for value in y.tolist()])
+    except BadLabel as bad:
+        raise DataError(f"{name}, row {first + bad.place} (0-based), {bad.problem}") from None
+
+
+def require_skip(skip: int) -> int:
+    """A position at which a stream can begin."""
+    if isinstance(skip, bool) or not isinstance(skip, int | np.integer) or skip < 0:
+        raise ParameterError(f"skip={skip!r}: give a number of samples from 0")
+    return int(skip)
+
+
+def check_end(name: str, n_samples: int, skip: int) -> None:
+    """Refuse a stream that ended without a sample, or before the position at which it was to be resumed."""
+    if n_samples < skip:
+        raise DataError(
+            f"{name} ended after {n_samples} samples, and {skip} were to be skipped:"
+            " give the same stream from its beginning"
+        )
+    if n_samples == 0:
+        raise DataError(f"{name} holds no samples: give at least one")

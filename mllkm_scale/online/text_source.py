@@ -1,0 +1,201 @@
+"""Samples of a stream of text, one a line: what CSV and JSON lines have in common.
+
+The lines that have come are parsed at once. Only where that fails are they parsed one by one: those before the bad line
+are handed out, and then it is refused by its number; or it is skipped, counted, and the rest handed out as well.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.data.grid import require_chunk_rows
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.online.class_labels import ClassLabels
+from mllkm_scale.online.sources import CHUNK_ROWS, Chunk, check_end, require_skip
+from mllkm_scale.online.text_lines import MAX_LINE_BYTES, line_blocks
+from mllkm_scale.units import parse_bytes
+
+__all__ = ["BAD_LINES", "Lines", "TextOptions", "TextSamples"]
+
+Array = NDArray[Any]
+
+BAD_LINES = ("error", "skip")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines that are not blank, as bytes, and their numbers, from 1."""
+
+    numbers: list[int]
+    lines: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def part(self, start: int, stop: int | None = None) -> Lines:
+        """Those from `start` to `stop`."""
+        return Lines(self.numbers[start:stop], self.lines[start:stop])
+
+    def __add__(self, other: Lines) -> Lines:
+        return Lines(self.numbers + other.numbers, self.lines + other.lines)
+
+    def texts(self, name: str) -> list[str]:
+        """Lines decoded."""
+        texts = []
+        for number, line in zip(self.numbers, self.lines, strict=True):
+            try:
+                texts.append(line.removesuffix(b"\r").decode("utf-8"))
+            except UnicodeDecodeError:
+                raise DataError(f"{name}: line {number} is not UTF-8 text: write it as UTF-8") from None
+        return texts
+
+    def numbered(self, name: str) -> list[tuple[int, str]]:
+        """Number and text of each line."""
+        return list(zip(self.numbers, self.texts(name), strict=True))
+
+
+class TextOptions(TypedDict, total=False):
+    """Options that all streams of text have; see `TextSamples`."""
+
+    classes: ArrayLike | None
+    bad_lines: str
+    chunk_rows: int
+    max_line_bytes: int | str
+    name: str
+    owns_stream: bool
+
+
+class TextSamples(ABC):
+    """Samples of a text, which can be walked over once: a stream does not come back.
+
+    Parameters
+    ----------
+    stream : stream of bytes or text
+        Such as `sys.stdin`, from which nothing was read yet.
+    classes : array-like, optional
+        The classes; labels are matched with them as `ClassLabels` says. Without, labels are text.
+    bad_lines : {"error", "skip"}
+        Refuse the first line that cannot be read, or skip such lines and count them in `skipped`.
+    chunk_rows : int
+        Most rows of a chunk; fewer are handed out when no more have come.
+    max_line_bytes : int or str
+        Longest line; a longer one ends the stream by an error in any case.
+    name : str
+        How messages call the stream.
+    owns_stream : bool
+        Whether `close` closes it.
+
+    Attributes
+    ----------
+    skipped : int
+        Lines skipped so far.
+    """
+
+    def __init__(
+        self,
+        stream: IO[Any],
+        *,
+        classes: ArrayLike | None = None,
+        bad_lines: str = "error",
+        chunk_rows: int = CHUNK_ROWS,
+        max_line_bytes: int | str = MAX_LINE_BYTES,
+        name: str = "standard input",
+        owns_stream: bool = False,
+    ) -> None:
+        if bad_lines not in BAD_LINES:
+            raise ParameterError(f"bad_lines={bad_lines!r} is not known: choose one of {', '.join(BAD_LINES)}")
+        self.name = name
+        self.skipped = 0
+        self._first_bad = ""
+        self._stream = stream
+        self._owns_stream = owns_stream
+        self._started = False
+        self._labels = ClassLabels(classes)
+        self._refuse = bad_lines == "error"
+        self._chunk_rows = require_chunk_rows(chunk_rows, 1)
+        self._max_line_bytes = parse_bytes(max_line_bytes)
+
+    @abstractmethod
+    def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
+        """The lines that are samples, without a header."""
+
+    @abstractmethod
+    def _parse(self, lines: Lines) -> tuple[Array, Array]:
+        """Rows and labels of lines, or a DataError if there is a bad one; alone it is named."""
+
+    @property
+    @abstractmethod
+    def _layout_known(self) -> bool:
+        """Whether lines can be parsed without those before them."""
+
+    @property
+    def remark(self) -> str:
+        """How many lines were skipped, and what was wrong with the first."""
+        lines = "1 bad line was" if self.skipped == 1 else f"{self.skipped} bad lines were"
+        return f"{self.name}: {lines} skipped; the first: {self._first_bad}" if self.skipped else ""
+
+    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
+        """The samples from position `skip` on; those before are read and thrown away."""
+        skip = require_skip(skip)
+        if self._started:
+            raise ParameterError(f"{self.name} was read already: open it anew, or convert it to HDF5 for more passes")
+        self._started = True
+        return self._chunks(skip)
+
+    def close(self) -> None:
+        """Close the stream, if it is this source's own."""
+        if self._owns_stream:
+            self._stream.close()
+
+    def _chunks(self, skip: int) -> Iterator[Chunk]:
+        position = 0
+        for record in self._records(self._blocks()):
+            lines = record
+            if self._refuse and self._layout_known:  # every line before is a sample, or it would have been refused
+                dropped = min(len(lines), max(0, skip - position))
+                lines, position = lines.part(dropped), position + dropped
+            for start in range(0, len(lines), self._chunk_rows):
+                X, y, error = self._read(lines.part(start, start + self._chunk_rows))
+                done = max(0, skip - position)
+                if done < len(y):
+                    yield Chunk(position + done, X[done:], y[done:])
+                position += len(y)
+                if error is not None:
+                    raise error
+        check_end(f"{self.name} ({self.remark})" if self.skipped else self.name, position, skip)
+
+    def _blocks(self) -> Iterator[Lines]:
+        for first, lines in line_blocks(self._stream, self.name, self._max_line_bytes):
+            if first == 1:
+                lines[0] = lines[0].removeprefix(BOM_UTF8)
+            numbered = [(number, line) for number, line in enumerate(lines, first) if line.strip(b" \r")]
+            if numbered:
+                yield Lines([number for number, _ in numbered], [line for _, line in numbered])
+
+    def _read(self, lines: Lines) -> tuple[Array, Array, DataError | None]:
+        """Rows and labels of the good lines, up to one that is refused, and its error."""
+        try:
+            return *self._parse(lines), None
+        except DataError:
+            pass  # found below
+        good: list[tuple[Array, Array]] = []
+        refused = None
+        for i in range(len(lines)):
+            try:
+                good.append(self._parse(lines.part(i, i + 1)))
+            except DataError as error:
+                if self._refuse:
+                    refused = error
+                    break
+                self._first_bad = self._first_bad or str(error).removeprefix(f"{self.name}: ")
+                self.skipped += 1
+        if not good:
+            return np.empty((0, 0)), np.empty(0), refused
+        return np.concatenate([X for X, _ in good]), np.concatenate([y for _, y in good]), refused
