@@ -20,9 +20,9 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.csv_source import CSVSamples
 from mllkm_scale.online.dataset_source import DatasetSamples
 from mllkm_scale.online.json_source import JSONSamples
-from mllkm_scale.online.sources import CHUNK_ROWS
+from mllkm_scale.online.sources import CHUNK_ROWS, Samples
 from mllkm_scale.online.text_lines import MAX_LINE_BYTES
-from mllkm_scale.online.text_source import TextOptions, TextSamples
+from mllkm_scale.online.text_source import TextOptions
 
 __all__ = ["FORMATS", "STANDARD_INPUT", "open_samples"]
 
@@ -55,7 +55,7 @@ def open_samples(
     bad_lines: str = "error",
     chunk_rows: int | None = None,
     max_line_bytes: int | str = MAX_LINE_BYTES,
-) -> DatasetSamples | TextSamples:
+) -> Samples:
     """Open a stream of labelled samples.
 
     Parameters
@@ -83,7 +83,7 @@ def open_samples(
 
     Returns
     -------
-    DatasetSamples or TextSamples
+    Samples
         Its `close` closes the file, but never standard input.
 
     Examples

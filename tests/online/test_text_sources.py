@@ -291,6 +291,24 @@ def test_a_line_without_end_is_refused_at_the_limit_and_never_held(bad_lines):
         list(CSVSamples(io.StringIO("1,2,3,4,5,6,7\n"), max_line_bytes=10).chunks())
 
 
+def test_memory_is_that_of_a_read_and_not_of_the_stream():
+    block = ",".join(["0.12345678"] * 50 + ["1\n"]).encode() * 1500
+
+    class Long(io.RawIOBase):
+        left = 12
+
+        def read(self, size: int = -1) -> bytes:
+            self.left -= 1
+            return block if self.left >= 0 else b""
+
+    tracemalloc.start()
+    n_samples = sum(len(chunk) for chunk in CSVSamples(Long()).chunks())
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_samples == 12 * 1500
+    assert peak_bytes < 6 * len(block)
+
+
 def test_a_text_is_walked_over_once_and_its_options_are_checked(tmp_path):
     samples = CSVSamples(io.StringIO("1,0\n"))
     list(samples.chunks())
