@@ -37,6 +37,10 @@ class GramKernels(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def n_bytes(self) -> int:
+        return 8 * len(self)  # ids, or functions, which are small
+
     @abstractmethod
     def gram(self, m: int, X: Array, Z: Array) -> Array:
         """k_m(x, z), shape (rows of X, rows of Z)."""

@@ -38,6 +38,10 @@ class Kernels(Protocol):
     def unit(self) -> int:
         """Kernels that are priced at once: a function of their kind alone, which the bits then are, too."""
 
+    @property
+    def n_bytes(self) -> int:
+        """Of what a worker is sent."""
+
     def __len__(self) -> int: ...
 
     def take(self, index: Array | slice) -> Self:
@@ -113,6 +117,13 @@ class LocalKernels(ABC):
     @property
     @abstractmethod
     def n_features(self) -> int: ...
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    def n_bytes(self) -> int:
+        return 8 * len(self) * (self.n_features + 2)
 
     def forms(self, X: Array, signed_duals: Array) -> Array:
         return self.plain.quadratic_forms(X, signed_duals)

@@ -1,7 +1,7 @@
 """The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by a crew.
 
-A unit is a fixed number of kernels, whoever prices it; the bits are the same. A crew of workers costs files and
-messages: what this process has done before they would arrive, it does itself.
+A unit is a fixed number of kernels, whoever prices it; the bits are the same. A crew of workers costs messages, and
+files that each worker reads: what this process would have done before they are through, it does itself (`pays`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from mllkm_scale.online.kernel_bounds import SupportRows
 from mllkm_scale.online.kernel_lists import Kernels
 from mllkm_scale.team import Team
 
-__all__ = ["PAYS_FLOPS", "PriceWork", "Probe"]
+__all__ = ["PriceWork", "Probe", "pays"]
 
 Array = NDArray[Any]
-PAYS_FLOPS = 1e9
-"""Multiply-adds from which on a crew of workers is asked: about half a second of one core."""
-
+_FLOP_S = 1e-10  # seconds a multiply-add, as measured for gaussian kernels of 256 features
+_START_S = 0.1  # of a pass of workers, at least
+_BYTE_S = 2e-8  # a byte of kernels, to be written, sealed, read and checked
 _AT_ONCE = 32 * 512  # kernels that are sent to workers at once
+
+
+def pays(flops: float, n_bytes: int, n_here: int, n_workers: int) -> bool:
+    """Whether so many threads of workers have priced kernels of `n_bytes` before the threads here have.
+
+    >>> pays(1e9, 10**6, 1, 16), pays(1e10, 10**6, 1, 16), pays(1e10, 10**6, 1, 1)
+    (False, True, False)
+    """
+    return flops * _FLOP_S * (1.0 / n_here - 1.0 / max(1, n_workers)) > _START_S + n_bytes * _BYTE_S
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,15 @@ class Probe:
     def __call__(self, kernels: Kernels, support: SupportRows) -> Array:
         """q (s,) of these kernels."""
         flops = kernels.flops(len(support.rows), int(np.count_nonzero(support.signed_duals)))
-        if self.workers is None or len(kernels) * flops < PAYS_FLOPS:
+        if self.workers is None or not self._pays(kernels, flops, self.workers):
             return self._price(self.threads, kernels, support, flops)
         self.n_sent += len(kernels)
         parts = [kernels.take(slice(i, i + _AT_ONCE)) for i in range(0, len(kernels), _AT_ONCE)]
         return np.concatenate([self._price(self.workers, part, support, flops) for part in parts])
+
+    def _pays(self, kernels: Kernels, flops: float, workers: Crew) -> bool:
+        n_workers = workers.tally().n_threads
+        return pays(len(kernels) * flops, kernels.n_bytes, self.threads.team.size, n_workers)
 
     def _price(self, crew: Crew, kernels: Kernels, support: SupportRows, flops: float) -> Array:
         if not len(kernels):
