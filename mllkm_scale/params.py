@@ -14,12 +14,13 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["PRESETS", "Params", "changed", "defaults", "resolve"]
+__all__ = ["PRESETS", "Params", "changed", "defaults", "parameter", "resolve"]
 
 Choice = tuple[str, ...]
 
 
-def _param(default: Any, help: str, choices: Choice | None = None) -> Any:
+def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
+    """A field of a dataclass of parameters, with what its option says."""
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -27,42 +28,46 @@ def _param(default: Any, help: str, choices: Choice | None = None) -> Any:
 class Params:
     """Parameters of a training; see the estimator's documentation for their meaning in full."""
 
-    C: float | str = _param("auto", "weight of the hinge loss against the norm; 'auto' grows with the features")
-    map: str = _param("gaussian", "conformal map of the kernels", MAPS)
-    componentwise: bool = _param(False, "one bump per component instead of one per kernel")
-    gammas: str | float | Sequence[float] = _param("auto", "scales of the bumps: numbers, or 'auto' from the distances")
-    anchors: str | int | NDArray[Any] = _param(
+    C: float | str = parameter("auto", "weight of the hinge loss against the norm; 'auto' grows with the features")
+    map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
+    componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
+    gammas: str | float | Sequence[float] = parameter(
+        "auto", "scales of the bumps: numbers, or 'auto' from the distances"
+    )
+    anchors: str | int | NDArray[Any] = parameter(
         "all", "candidate anchors: 'all' samples, a number of random ones, 'kmeans:N' centres, or an array"
     )
-    normalize: str | None = _param("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
-    local_bias: float | str = _param("auto", "square of the constant component of each kernel; 0 is the paper")
-    scaling: str = _param("standard", "scaling of the features", ("none", "standard", "minmax", "unit-norm"))
-    n_components: int | float | None = _param(None, "principal components kept, or their share of variance below 1")
-    whiten: bool = _param(False, "give each principal component unit variance")
-    multi_class: str = _param(
+    normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
+    local_bias: float | str = parameter("auto", "square of the constant component of each kernel; 0 is the paper")
+    scaling: str = parameter("standard", "scaling of the features", ("none", "standard", "minmax", "unit-norm"))
+    n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
+    whiten: bool = parameter(False, "give each principal component unit variance")
+    multi_class: str = parameter(
         "shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr")
     )
-    strategy: str = _param("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
-    overlap: str = _param(
+    strategy: str = parameter("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
+    overlap: str = parameter(
         "auto",
         "scan the open kernels while the next round is solved: where scanning is the larger part, or as said",
         ("auto", "always", "never"),
     )
-    pricing: str = _param(
+    pricing: str = parameter(
         "auto",
         "scan a share of the open kernels in rounds where scanning all would be the larger part, or always all",
         ("auto", "full"),
     )
-    tol: float = _param(0.01, "relative duality gap over all candidate kernels at which training ends")
-    max_kernels: int | None = _param(None, "most kernels of the model")
-    max_rounds: int | None = _param(None, "most rounds of the outer loop")
-    time_limit: float | None = _param(None, "seconds after which the round under way is the last")
-    memory_budget: str | int = _param("2GB", "bound on the peak memory of the process, such as 1GB")
-    scratch_dir: str | None = _param(None, "folder for temporary files (default: the system's)")
-    random_state: int | None = _param(0, "seed of all random choices")
-    n_jobs: int | None = _param(-1, "threads; -1 for one a core")
-    worker_timeout: float = _param(300.0, "seconds to wait for the next result of the workers before training gives up")
-    verbose: int = _param(0, "1 prints a line a round")
+    tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training ends")
+    max_kernels: int | None = parameter(None, "most kernels of the model")
+    max_rounds: int | None = parameter(None, "most rounds of the outer loop")
+    time_limit: float | None = parameter(None, "seconds after which the round under way is the last")
+    memory_budget: str | int = parameter("2GB", "bound on the peak memory of the process, such as 1GB")
+    scratch_dir: str | None = parameter(None, "folder for temporary files (default: the system's)")
+    random_state: int | None = parameter(0, "seed of all random choices")
+    n_jobs: int | None = parameter(-1, "threads; -1 for one a core")
+    worker_timeout: float = parameter(
+        300.0, "seconds to wait for the next result of the workers before training gives up"
+    )
+    verbose: int = parameter(0, "1 prints a line a round")
 
     @property
     def budget_bytes(self) -> int:

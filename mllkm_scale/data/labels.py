@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from mllkm_scale.data.sources import plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError
 
-__all__ = ["as_label_vector", "check_labels", "encode_labels"]
+__all__ = ["as_label_vector", "check_labels", "encode_labels", "n_outputs", "signs_of"]
 
 MAX_CLASSES = 1000
 
@@ -49,6 +49,21 @@ def encode_labels(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
     values = as_label_vector(np.asarray(labels), "labels")
     classes, codes = np.unique(values, return_inverse=True)
     return classes, codes.astype(np.int64, copy=False)
+
+
+def n_outputs(n_classes: int) -> int:
+    """K, the columns of signs: two classes share one."""
+    return n_classes if n_classes > 2 else 1
+
+
+def signs_of(codes: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+    """+1 for the class of a column and -1 for the others; two classes share one column.
+
+    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3).tolist()
+    ([[-1.0], [1.0]], [[-1.0, -1.0, 1.0]])
+    """
+    columns = np.arange(n_classes) if n_classes > 2 else np.array([1])
+    return np.where(codes[:, None] == columns, 1.0, -1.0)
 
 
 def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.automatic import local_bias_of, weight_of_loss
 from mllkm_scale.crew import Crew
 from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels, prepare
+from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import kmeans_centres, random_rows
 from mllkm_scale.kernels.gammas import resolve_gammas
@@ -23,19 +25,9 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
 
-__all__ = ["FEATURES_PER_C", "LEAST_C", "LOCAL_BIAS_SHARE", "Problem", "build_problem"]
+__all__ = ["Problem", "build_problem"]
 
 Array = NDArray[Any]
-
-LOCAL_BIAS_SHARE = 0.1
-"""``local_bias="auto"`` is this share of the mean squared distance of the prepared samples."""
-
-FEATURES_PER_C, LEAST_C = 20.0, 0.5
-"""``C="auto"`` is the number of features over the first, and at least the second.
-
-The diagonal of a kernel of unit trace is one, but its other entries shrink as the features become more: samples
-help each other less, and need larger duals to reach the margin.
-"""
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
@@ -91,7 +83,7 @@ def build_problem(
     seed = int(params.random_state or 0)
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
     sample = sample[_rng(seed, 2).permutation(len(sample))]
-    family = Family(check_map(params.map), params.componentwise, _local_bias(params.local_bias, sample))
+    family = Family(check_map(params.map), params.componentwise, local_bias_of(params.local_bias, sample))
     gammas = resolve_gammas(params.gammas, family, sample)
     anchors = _anchors(params.anchors, data, preprocessor, seed, crew)
     listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
@@ -105,25 +97,13 @@ def build_problem(
                 " use other gammas, or check that the samples differ"
             )
     grid = KernelGrid(family, anchors, gammas, scales)
-    signs = _signs(codes, len(classes))
-    C = max(LEAST_C, data.n_features / FEATURES_PER_C) if isinstance(params.C, str) else float(params.C)
+    signs = signs_of(codes, len(classes))
+    C = weight_of_loss(params.C, data.n_features)
     return Problem(data, classes, signs, grid, preprocessor, C, seed, _fingerprint(params, data, signs, seed))
 
 
 def _rng(seed: int, use: int) -> np.random.Generator:
     return np.random.default_rng([seed, use])
-
-
-def _signs(codes: Array, n_classes: int) -> Array:
-    """+1 for the class of a column and -1 for the others; two classes share one column."""
-    columns = np.arange(n_classes) if n_classes > 2 else np.array([1])
-    return np.where(codes[:, None] == columns, 1.0, -1.0)
-
-
-def _local_bias(local_bias: float | str, sample: Array) -> float:
-    if isinstance(local_bias, str):
-        return float(2.0 * LOCAL_BIAS_SHARE * sample.astype(np.float64).var(axis=0).sum())
-    return float(local_bias)
 
 
 def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int, crew: Crew) -> RowSource:

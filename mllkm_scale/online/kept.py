@@ -1,0 +1,138 @@
+"""The samples that a machine keeps while it learns online, and which of them it forgets.
+
+Kept are samples that have met the margin of some class from within, with their duals. A support vector cannot be torn
+out: others balance it, and the machine would be wrong all around it. So it fades. The loss of sample i weighs C_i,
+
+    C_i = C min(1, 4 (1 - r_i / max_samples), 4 (1 - t_i / window)),
+
+where r_i is how many of the samples kept are younger, and t_i how many have come after it, and its duals are at most
+C_i. As long as three quarters of the room are free, nothing fades. Samples leave when C_i is zero; and samples without
+duals that were last seen well beyond the margin of every class leave at any time, for they have no part in the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BEYOND", "FADES", "KeptSamples"]
+
+Array = NDArray[Any]
+
+BEYOND = 1.5
+"""Margin from which on a sample without duals is let go."""
+
+FADES = 0.25
+"""Share of the room, and of the window, in which samples fade."""
+
+_LEAST_ROOM = 512  # samples for which there is memory from the start
+
+
+class KeptSamples:
+    """Arrays with a row a sample; `n` rows are in use, and more of them come as they are needed.
+
+    Attributes
+    ----------
+    rows : array (n, d)
+    codes : array (n,)
+        Positions of their labels among the classes.
+    duals : array (n, K)
+    margins : array (n,)
+        The smallest y f over the classes, when it was last looked at.
+    ids : array (n,)
+        Which sample of the data it is: one that comes again is not kept twice.
+    since : array (n,)
+        How many samples had come before it, when it last came.
+    """
+
+    NAMES = ("rows", "codes", "duals", "margins", "ids", "since")
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        room = _LEAST_ROOM
+        self.n = 0
+        self._arrays: dict[str, Array] = {
+            "rows": np.empty((room, n_features)),
+            "codes": np.empty(room, np.int64),
+            "duals": np.empty((room, n_outputs)),
+            "margins": np.empty(room),
+            "ids": np.empty(room, np.int64),
+            "since": np.empty(room, np.int64),
+        }
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def rows(self) -> Array:
+        return self._arrays["rows"][: self.n]
+
+    @property
+    def codes(self) -> Array:
+        return self._arrays["codes"][: self.n]
+
+    @property
+    def duals(self) -> Array:
+        return self._arrays["duals"][: self.n]
+
+    @property
+    def margins(self) -> Array:
+        return self._arrays["margins"][: self.n]
+
+    @property
+    def ids(self) -> Array:
+        return self._arrays["ids"][: self.n]
+
+    @property
+    def since(self) -> Array:
+        return self._arrays["since"][: self.n]
+
+    def find(self, ids: Array) -> Array:
+        """Where these samples are, -1 for those that are not kept."""
+        if not self.n or ids.min() > self.ids.max():
+            return np.full(len(ids), -1)
+        order = np.argsort(self.ids, kind="stable")
+        at = np.minimum(np.searchsorted(self.ids, ids, sorter=order), self.n - 1)
+        found = order[at]
+        return np.where(self.ids[found] == ids, found, -1)
+
+    def append(self, **new: Array) -> None:
+        """Keep more samples, given by name."""
+        n = self.n + len(new["rows"])
+        for name, values in new.items():
+            array = self._arrays[name]
+            if n > len(array):
+                larger = np.empty((max(n, len(array) * 5 // 4), *array.shape[1:]), array.dtype)
+                larger[: self.n] = array[: self.n]
+                self._arrays[name] = array = larger
+            array[self.n : n] = values
+        self.n = n
+
+    def retain(self, at: Array) -> None:
+        """Only the samples at these positions stay, in their order."""
+        for array in self._arrays.values():
+            array[: len(at)] = array[at]
+        self.n = len(at)
+
+    def boxes(self, C: float, now: int, max_samples: int, window: int | None) -> Array:
+        """C_i of every sample, when `now` samples have come."""
+        left = np.empty(self.n)
+        left[np.argsort(-self.since, kind="stable")] = 1.0 - np.arange(self.n) / max_samples
+        if window is not None:
+            left = np.minimum(left, 1.0 - (now - self.since) / window)
+        return C * np.clip(left / FADES, 0.0, 1.0)
+
+    def leaving(self, boxes: Array) -> Array:
+        """Positions of the samples that leave."""
+        idle = ~self.duals.any(axis=1)
+        return np.flatnonzero((boxes <= 0.0) | (idle & (self.margins > BEYOND)))
+
+    def to_arrays(self) -> dict[str, Array]:
+        return {name: self._arrays[name][: self.n] for name in self.NAMES}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Array]) -> KeptSamples:
+        kept = cls(arrays["rows"].shape[1], arrays["duals"].shape[1])
+        kept.append(**{name: arrays[name] for name in cls.NAMES})
+        return kept

@@ -1,0 +1,205 @@
+"""Learning online from samples as they come: raw rows and labels in, a model at any moment.
+
+    warm up   the first samples wait; then scaling, projection, gammas and C are taken from them, and the machine starts
+    learn     samples wait until a block of them is there, and are learned together
+    look      the model as it would be now: waiting samples are processed on a copy, so that looking changes nothing
+
+So the state is a function of the samples in their order, however they are cut into calls, and however often someone
+looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data.labels import as_label_vector, encode_labels, signs_of
+from mllkm_scale.errors import DataError
+from mllkm_scale.model.model import Model
+from mllkm_scale.online.active import ActiveKernels
+from mllkm_scale.online.look import model_of
+from mllkm_scale.online.machine import BLOCK, OnlineMachine, OnlineSettings
+from mllkm_scale.online.params import OnlineParams, require_online
+from mllkm_scale.online.pending import Pending
+from mllkm_scale.online.plan import OnlinePlan, plan_online
+from mllkm_scale.online.prequential import Prequential
+from mllkm_scale.online.probing import Probing
+from mllkm_scale.online.setup import Setup, codes_of, sizes_of_stream
+from mllkm_scale.params import Params
+from mllkm_scale.team import n_threads, one_blas_thread
+
+__all__ = ["OnlineLearner"]
+
+Array = NDArray[Any]
+
+
+class OnlineLearner:
+    """Learns samples as they come, within a memory budget.
+
+    Parameters
+    ----------
+    params : Params
+        Those named in `mllkm_scale.online.params.SHARED` count.
+    online : OnlineParams
+    classes : array-like, optional
+        All labels that can come; without, those of the warm-up are all.
+    held_bytes : int
+        Memory that the program holds beside it, within the budget.
+    crew : Crew, optional
+        Dask workers for the probes; default: a thread beside the steps.
+    listen : callable, optional
+        Called with the learner itself after each block.
+
+    Examples
+    --------
+    >>> from mllkm_scale.params import resolve
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> learner = OnlineLearner(resolve(n_jobs=1), OnlineParams(warm_up=512), classes=range(10))
+    >>> for start in range(0, len(X), 100):
+    ...     learner.learn(X[start : start + 100], y[start : start + 100])
+    >>> learner.prequential.error < 0.1, learner.n_seen, learner.model().n_kernels <= 500
+    (True, 1797, True)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        online: OnlineParams,
+        classes: ArrayLike | None = None,
+        *,
+        held_bytes: int = 0,
+        crew: Crew | None = None,
+        listen: Callable[[OnlineLearner], None] | None = None,
+    ) -> None:
+        self.params, self.online = require_online(params), online.check()
+        self.classes = None if classes is None else _given(classes)
+        self.held_bytes, self.crew, self.listen = held_bytes, crew or ThreadCrew(), listen
+        self.pending = Pending()
+        self.prequential = Prequential()
+        self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
+        self.last_id = -1  # of the samples learned: those above it have not come before
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def n_seen(self) -> int:
+        """Samples that have come; those of a second pass count again."""
+        return len(self.pending) + (0 if self.started is None else self.started[1].n_seen)
+
+    def learn(self, X: Array, y: ArrayLike, ids: Array | None = None) -> None:
+        """Samples (n, d) with their labels; one that comes again is known by its place in the data, `ids`."""
+        labels = as_label_vector(np.asarray(y), "y")
+        if self.classes is not None:
+            labels = codes_of(labels, self.classes, self.n_seen)
+        self.pending.append(X, labels, np.arange(self.n_seen, self.n_seen + len(X)) if ids is None else ids)
+        with one_blas_thread():
+            if self.started is None and len(self.pending) >= self.online.warm_up:
+                self.start()
+            while self.started is not None and len(self.pending) >= BLOCK:
+                self.learn_block(*self.started)
+
+    def start(self) -> None:
+        """The warm-up is over."""
+        first = self.pending.take(self.online.warm_up)
+        if self.classes is None:
+            self.classes, first.y = _found(first.y)
+            self.pending.y = codes_of(self.pending.y, self.classes, len(first))
+        setup = Setup.of(first.X, self.classes, self.params)
+        machine = self.machine_for(setup, self.beside())
+        machine.start(setup.prepare(first.X), first.y, first.ids)
+        self.started, self.last_id = (setup, machine), int(first.ids.max())
+        self.tell()
+
+    def learn_block(self, setup: Setup, machine: OnlineMachine) -> None:
+        """Test and learn the samples that have waited longest."""
+        block = self.pending.take(BLOCK)
+        outputs = machine.learn(setup.prepare(block.X), block.y, block.ids)
+        predicted = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
+        new = block.ids > self.last_id
+        self.prequential.add(int(new.sum()), int((predicted != block.y)[new].sum()))
+        self.last_id = max(self.last_id, int(block.ids.max()))
+        self.tell()
+
+    def look(self) -> tuple[Setup, ActiveKernels]:
+        """Setup, and kernels with their sums, as if no more samples came; nothing of the state changes."""
+        waiting = self.pending
+        if not self.n_seen:
+            raise DataError("no sample has come yet: learn some before the model is asked for")
+        with one_blas_thread():
+            if self.started is None:
+                classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
+                setup = Setup.of(waiting.X, classes, self.params)
+                early = self.machine_for(setup, None)
+                early.start(setup.prepare(waiting.X), codes, waiting.ids)
+                return setup, early.active
+            setup, machine = self.started
+            if not len(waiting):
+                return setup, machine.active
+            active, rows = machine.active.copy(), setup.prepare(waiting.X)
+            boxes, duals = np.full(len(rows), setup.C), machine.duals_of(waiting.ids)
+            active.visit(rows, signs_of(waiting.y, len(setup.classes)), boxes, duals)
+            return setup, active
+
+    def model(self) -> Model:
+        """The machine as it is now, ready to predict and to be saved."""
+        return model_of(*self.look(), self.params, self.n_seen)
+
+    def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
+        """Where the memory goes; a BudgetError if there is not enough."""
+        sizes = sizes_of_stream(n_features_in, n_classes, self.params, self.online)
+        return plan_online(sizes, self.params.budget_bytes, self.held_bytes)
+
+    def machine_for(self, setup: Setup, beside: ThreadPoolExecutor | None) -> OnlineMachine:
+        """A machine that has seen nothing."""
+        plan = self.plan(setup.preprocessor.n_features_in, len(setup.classes))
+        settings = OnlineSettings(
+            C=setup.C,
+            max_kernels=plan.max_kernels,
+            max_samples=plan.max_samples,
+            window=self.online.window,
+            seed=int(self.params.random_state or 0),
+        )
+        crew = self.crew if beside is None else ThreadCrew()
+        probing = Probing(setup.family, setup.gammas, self.params.normalize == "trace", crew, beside)
+        return OnlineMachine(probing, setup.preprocessor.n_features_out, len(setup.classes), settings)
+
+    def beside(self) -> ThreadPoolExecutor | None:
+        """The thread that probes beside the steps, if there may be one."""
+        if self._pool is None and n_threads(self.params.n_jobs) > 1 and not self.crew.remote:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="mllkm-probe")
+        return self._pool
+
+    def tell(self) -> None:
+        if self.listen is not None:
+            self.listen(self)
+
+    def close(self) -> None:
+        """End what goes on beside; its result, if that is still needed, is waited for."""
+        if self.started is not None:
+            self.started[1].probe.result()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+
+def _given(classes: ArrayLike) -> Array:
+    found, _ = encode_labels(classes)
+    if len(found) < 2:
+        raise DataError(f"classes={found.tolist()!r}: give all labels that can come, at least two")
+    return found
+
+
+def _found(labels: Array) -> tuple[Array, Array]:
+    """Classes and codes of labels that came without classes."""
+    classes, codes = encode_labels(labels)
+    if len(classes) < 2:
+        raise DataError(
+            f"all {len(labels)} samples so far have the label {classes[0].item()!r}: give all labels that can come as"
+            " classes"
+        )
+    return classes, codes

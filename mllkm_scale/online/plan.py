@@ -1,0 +1,142 @@
+"""The budget of learning online: what kernels and samples may be kept, by arithmetic over sizes.
+
+Kernels come first: as many as are asked for. What they leave belongs to the samples; how many of these the user asks
+for, or `USUAL_SAMPLES`, is the most, for probing takes time in proportion to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mllkm_scale.data.labels import n_outputs
+from mllkm_scale.errors import BudgetError
+from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.online.machine import BLOCK, EPISODE, REFERENCE
+from mllkm_scale.run.plan import BASE_BYTES
+from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.work import block_bytes, component_block_bytes
+from mllkm_scale.units import format_bytes
+
+__all__ = ["LEAST_SAMPLES", "USUAL_KERNELS", "USUAL_SAMPLES", "OnlinePlan", "OnlineSizes", "plan_online"]
+
+USUAL_KERNELS = 500
+"""Most kernels, where `max_kernels` does not say otherwise."""
+
+USUAL_SAMPLES = 30_000
+"""Most samples kept, where `max_samples` does not say otherwise."""
+
+LEAST_SAMPLES = 1000
+"""A budget that leaves room for fewer is refused, unless fewer are asked for."""
+
+_F = 8
+_SPARE = 1.25  # arrays of samples grow by a quarter at a time
+_CANDIDATES = 400  # kernels whose responses are compared, at most
+
+
+@dataclass(frozen=True)
+class OnlineSizes:
+    """What the plan is a function of."""
+
+    n_features_in: int
+    n_features: int  # after projection
+    n_classes: int
+    n_gammas: int
+    warm_up: int
+    componentwise: bool
+    map: MapName
+    max_kernels: int
+    max_samples: int | None
+    chunk_rows: int = 1024
+
+    @property
+    def n_outputs(self) -> int:
+        return n_outputs(self.n_classes)
+
+
+@dataclass(frozen=True)
+class OnlinePlan:
+    """Rows of (what, bytes, note), and how many kernels and samples they are for."""
+
+    rows: tuple[tuple[str, int, str], ...]
+    max_kernels: int
+    max_samples: int
+    budget_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(size for _, size, _ in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "budget_bytes": self.budget_bytes,
+            "total_bytes": self.total_bytes,
+            "max_kernels": self.max_kernels,
+            "max_samples": self.max_samples,
+            "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
+        }
+
+
+def plan_online(sizes: OnlineSizes, budget_bytes: int, held_bytes: int = 0) -> OnlinePlan:
+    """The plan for these sizes, or a BudgetError that names the least budget that works."""
+    rows = [
+        ("interpreter and libraries", BASE_BYTES + held_bytes, "measured"),
+        ("reading", reading_bytes(sizes), f"chunks of {sizes.chunk_rows} rows, and {sizes.warm_up} of the warm-up"),
+        ("kernels", kernel_bytes(sizes), f"{sizes.max_kernels} with their sums, {sizes.n_outputs} outputs"),
+        ("steps", step_bytes(sizes), f"blocks of {BLOCK} samples"),
+        ("probing", probe_bytes(sizes), f"kernels of {EPISODE * BLOCK} samples"),
+    ]
+    used, each = sum(size for _, size, _ in rows), sample_bytes(sizes)
+    wanted = sizes.max_samples or USUAL_SAMPLES
+    least_samples = min(wanted, max(LEAST_SAMPLES, sizes.warm_up)) if sizes.max_samples is None else wanted
+    least = int(1.1 * (used + least_samples * each))
+    if budget_bytes < least:
+        raise BudgetError(
+            f"memory_budget={format_bytes(budget_bytes)} is too small to keep {least_samples} samples of"
+            f" {sizes.n_features} features and {sizes.max_kernels} kernels: at least"
+            f" {format_bytes(-(-least // 10**7) * 10**7)} is needed (or smaller max_kernels, max_samples or warm_up)"
+        )
+    n = min(wanted, int(budget_bytes / 1.1 - used) // each)
+    rows.append(("samples", n * each, f"{n} of them, as kept, probed and saved"))
+    rows.append(("reserve", budget_bytes - used - n * each, "for the allocator"))
+    return OnlinePlan(tuple(rows), sizes.max_kernels, n, budget_bytes)
+
+
+def reading_bytes(sizes: OnlineSizes) -> int:
+    """Chunks as read and as checked, pending rows, the warm-up as prepared; covariances if it is projected."""
+    covariances = 4 * _F * sizes.n_features_in**2 if sizes.n_features < sizes.n_features_in else 0
+    rows = 3 * sizes.chunk_rows + 3 * sizes.warm_up
+    return _F * (rows * sizes.n_features_in + (sizes.warm_up + REFERENCE) * sizes.n_features) + covariances
+
+
+def kernel_bytes(sizes: OnlineSizes) -> int:
+    """Sums as they are, as they grow, as a table, as a copy to be looked at, and as coefficients; anchors twice."""
+    return _F * sizes.max_kernels * (6 * sizes.n_outputs * (sizes.n_features + 1) + 3 * sizes.n_features)
+
+
+def step_bytes(sizes: OnlineSizes) -> int:
+    """Bumps and products of a block, or its features, and its Gram."""
+    S, width = sizes.max_kernels, sizes.n_features + 1
+    if sizes.componentwise:
+        return _F * BLOCK * (6 * S * width + 2 * BLOCK)
+    return _F * BLOCK * (8 * S + 3 * sizes.n_outputs * width + 4 * BLOCK)
+
+
+def probe_bytes(sizes: OnlineSizes) -> int:
+    """A scan of a thread, mean diagonals, and responses of candidates."""
+    d, K, G = sizes.n_features, sizes.n_outputs, sizes.n_gammas
+    width = d + 1 if sizes.componentwise else 1
+    scanning = component_block_bytes(d, K, G) if sizes.componentwise else block_bytes(d, K, G)
+    diagonals = 6 * min(_F * REFERENCE * width * EPISODE * BLOCK, 4 << 20) + _F * REFERENCE * d
+    candidates = _F * _CANDIDATES * (3 * K * (d + 1) + 200 * K) + 8 * (2 << 20)
+    return scanning + diagonals + candidates
+
+
+def sample_bytes(sizes: OnlineSizes) -> int:
+    """A sample as kept, with room to grow; as support of a probe, gathered and scanned; and as saved."""
+    d, K = sizes.n_features, sizes.n_outputs
+    kept = int(_SPARE * _F * (d + K + 4)) + _F * d  # the rows are copied when they grow
+    support = _F * (d + 2 * K) + 4 * d + _F * K
+    tables = component_bytes(1000, d, K, sizes.map, sizes.n_gammas) // 1000 + 2 * _F * d if sizes.componentwise else 0
+    return kept + support + tables + _F * 6

@@ -1,0 +1,123 @@
+"""Probing the kernels of samples that have come: which violate the constraint of the active ones (the paper's criterion).
+
+    q_m(alpha) > sum over the active kernels of beta_l q_l(alpha)
+
+for each of their kernels m = (sample, gamma), whose q is a sum over the support vectors that are kept (F1). At the
+optimum the right-hand side is the largest q of the active kernels, as in the paper; while weights and duals are on
+their way there, the largest would keep too many out. A probe is about the duals at its start, and goes on beside the
+steps of the samples after it: on a thread, or on dask workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.kernels.grid import Family, KernelGrid
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.kernels.normalisation import trace_scales
+from mllkm_scale.scan.scanner import Scan, Scanner
+from mllkm_scale.scan.work import scan_dtype
+from mllkm_scale.team import one_blas_thread
+
+__all__ = ["Candidates", "Probe", "Probing"]
+
+Array = NDArray[Any]
+_PRECISION_TOL = 1e-2  # for which the products of a scan are precise enough
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Kernels that violate, best first, one an anchor at most."""
+
+    anchors: Array
+    gammas: Array
+    scales: Array
+
+    def __len__(self) -> int:
+        return len(self.gammas)
+
+    def kernels(self, family: Family) -> LocallyLinearKernels:
+        return family.kernels(self.anchors, self.gammas, self.scales)
+
+    @classmethod
+    def none(cls, n_features: int) -> Candidates:
+        return cls(np.empty((0, n_features)), np.empty(0), np.empty(0))
+
+
+@dataclass(frozen=True)
+class Probing:
+    """What all probes have in common: dask workers of the crew do the scans, or a thread of `beside`, or the caller."""
+
+    family: Family
+    gammas: Array
+    normalize: bool
+    crew: Crew = field(default_factory=ThreadCrew)
+    beside: Executor | None = None
+
+    def begin(
+        self, anchors: Array, reference: Array, support: Array, signed_duals: Array, threshold: float, count: int
+    ) -> Probe:
+        """Begin to look for the `count` best kernels of these anchors whose q is above the threshold.
+
+        `reference` are the samples over which mean diagonals are taken.
+        """
+
+        def start() -> Scan:
+            data = Dataset.from_arrays(anchors, name="anchors")
+            scales = np.ones((len(anchors), len(self.gammas)))
+            if self.normalize:
+                scales = trace_scales(self.family, data, self.gammas, reference)
+            grid = KernelGrid(self.family, data, self.gammas, scales)
+            scanner = Scanner(grid, self.crew, scan_dtype(_PRECISION_TOL, self.family.componentwise))
+            return scanner.start(lambda: (support, signed_duals), count)
+
+        def finish(scan: Scan) -> Candidates:
+            found = scan.result()
+            kernels = scan.scanner.grid.take(found.ids[found.values > threshold])
+            return Candidates(kernels.anchors, kernels.gammas, kernels.scales)
+
+        if self.crew.remote:
+            scan = start()
+            return Probe(lambda: finish(scan), scan.close)
+        if self.beside is None:
+            return Probe(lambda: finish(start()))
+
+        def alone() -> Candidates:
+            with one_blas_thread():  # also while nobody waits
+                return finish(start())
+
+        future = self.beside.submit(alone)
+        return Probe(future.result, lambda: future.cancel() or wait([future]))
+
+
+class Probe:
+    """A probe under way, or its result; it can be copied and saved by waiting for it."""
+
+    def __init__(self, finish: Callable[[], Candidates], close: Callable[[], object] = lambda: None) -> None:
+        self._finish, self._close = finish, close
+        self._found: Candidates | None = None
+
+    @classmethod
+    def done(cls, found: Candidates) -> Probe:
+        probe = cls(lambda: found)
+        probe._found = found
+        return probe
+
+    def result(self) -> Candidates:
+        """Waits for it; asked for again, the same."""
+        if self._found is None:
+            self._found = self._finish()
+        return self._found
+
+    def close(self) -> None:
+        """End it early."""
+        if self._found is None:
+            self._close()

@@ -1,0 +1,85 @@
+"""What the first samples fix for good: how rows are prepared, which kernels there can be, and the weight of the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.automatic import local_bias_of, weight_of_loss
+from mllkm_scale.data import Dataset, Preprocessor
+from mllkm_scale.errors import DataError
+from mllkm_scale.kernels.gammas import resolve_gammas
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.online.params import OnlineParams
+from mllkm_scale.online.plan import USUAL_KERNELS, OnlineSizes
+from mllkm_scale.params import Params
+
+__all__ = ["Setup", "codes_of", "sizes_of_stream"]
+
+Array = NDArray[Any]
+_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Classes in ascending order, and what was taken from the first samples."""
+
+    classes: Array
+    preprocessor: Preprocessor
+    family: Family
+    gammas: Array
+    C: float
+
+    @classmethod
+    def of(cls, X: Array, classes: Array, params: Params) -> Setup:
+        dataset = Dataset.from_arrays(X, name="the first samples")
+        preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten)
+        rows = preprocessor.transform(X, np.float64)
+        rows = rows[np.random.default_rng([int(params.random_state or 0), 2]).permutation(len(rows))]
+        family = Family(check_map(params.map), params.componentwise, local_bias_of(params.local_bias, rows))
+        gammas = resolve_gammas(params.gammas, family, rows)
+        return cls(classes, preprocessor, family, gammas, weight_of_loss(params.C, rows.shape[1]))
+
+    def prepare(self, X: Array) -> Array:
+        """Rows as the kernels see them."""
+        return self.preprocessor.transform(X, np.float64)
+
+
+def codes_of(labels: Array, classes: Array, first: int) -> Array:
+    """Positions of labels among the classes; `first` is the position in the stream of the first of them.
+
+    >>> codes_of(np.array(["b", "a"]), np.array(["a", "b"]), 0).tolist()
+    [1, 0]
+    """
+    comparable = (labels.dtype.kind == "U") == (classes.dtype.kind == "U")
+    at = np.minimum(np.searchsorted(classes, labels), len(classes) - 1) if comparable else np.zeros(len(labels), int)
+    unknown = np.flatnonzero(classes[at] != labels) if comparable else np.arange(len(labels))
+    if len(unknown):
+        listed = ", ".join([repr(value) for value in classes[:_LISTED].tolist()] + ["..."] * (len(classes) > _LISTED))
+        raise DataError(
+            f"sample {first + int(unknown[0])} (0-based) of the stream has the label {labels[unknown[0]].item()!r}, none"
+            f" of the classes {listed}: check it, or give all labels that can come as classes"
+        )
+    return at.astype(np.int64)
+
+
+def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: OnlineParams) -> OnlineSizes:
+    """What the plan is a function of."""
+    components = params.n_components
+    projected = components is not None and not isinstance(components, float | np.floating)
+    return OnlineSizes(
+        n_features_in=n_features_in,
+        # A share of variance may keep all of them.
+        n_features=int(components) if projected else n_features_in,  # type: ignore[arg-type]
+        n_classes=n_classes,
+        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        warm_up=online.warm_up,
+        componentwise=params.componentwise,
+        map=check_map(params.map),
+        max_kernels=params.max_kernels or USUAL_KERNELS,
+        max_samples=online.max_samples,
+    )

@@ -1,0 +1,41 @@
+"""Dual steps on a block of samples, one sample after the other: LaSVM's process and reprocess, without a bias term.
+
+    g = 1 - y_ik f_k(x_i),      alpha_ik <- max(0, min(C_i, alpha_ik + g / K_ii))
+
+for each sample i of the block in its order, and each class k. C_i is the box of the sample, which may have become
+smaller since its last turn. The Gram of the block carries every step over to the
+outputs of the samples after it, so that the steps are those of samples that come one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from numpy.typing import NDArray
+
+__all__ = ["visit_samples"]
+
+Array = NDArray[Any]
+
+
+@numba.njit(cache=True, nogil=True)
+def visit_samples(gram: Array, signs: Array, boxes: Array, outputs: Array, duals: Array, met: Array) -> None:
+    """Steps in the order of the samples.
+
+    `outputs` (K, b) become those after the last step, `duals` (b, K) are changed, and `met` (b, K) receives the outputs
+    of each sample as they were when its turn came: those of the machine that has seen all samples before it, but not
+    the sample itself.
+    """
+    for i in range(len(duals)):
+        for k in range(len(outputs)):
+            met[i, k] = outputs[k, i]
+        for k in range(len(outputs)):
+            # K_ii = 0 where no kernel reaches the sample: its dual goes to its box.
+            new = duals[i, k] + (1.0 - signs[i, k] * outputs[k, i]) / max(gram[i, i], 1e-300)
+            new = max(0.0, min(new, boxes[i]))
+            change = (new - duals[i, k]) * signs[i, k]
+            if change != 0.0:
+                duals[i, k] = new
+                for j in range(len(duals)):
+                    outputs[k, j] += change * gram[i, j]
