@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
 from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ParameterError, ScratchError
@@ -115,6 +116,16 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(tmp_path, real_data, mu
         result.model.save(tmp_path / f"{n_jobs}.mllkm")
         files.append((tmp_path / f"{n_jobs}.mllkm").read_bytes())
     assert files[0] == files[1] == files[2]
+
+
+def test_the_bits_do_not_depend_on_the_number_of_blas_threads(tmp_path, real_data):
+    X, y = real_data("digits")
+    files = []
+    for limit in (1, 2):
+        with threadpool_limits(limits=limit, user_api="blas"):
+            train(Dataset.from_arrays(X[:400], y[:400]), tol=0.05).model.save(tmp_path / f"{limit}.mllkm")
+        files.append((tmp_path / f"{limit}.mllkm").read_bytes())
+    assert files[0] == files[1]
 
 
 @pytest.mark.parametrize("settings", [{}, {"multi_class": "ovr"}, {"max_kernels": 30}], ids=str)

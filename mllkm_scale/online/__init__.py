@@ -9,11 +9,12 @@ from mllkm_scale.lazy import lazy_names
 __all__ = ["OnlineKernelMKL", "StreamCertificate"]
 
 if TYPE_CHECKING:
-    from mllkm_scale.online.kernel_mkl import OnlineKernelMKL, StreamCertificate
+    from mllkm_scale.online.kernel_certificate import StreamCertificate
+    from mllkm_scale.online.kernel_mkl import OnlineKernelMKL
 
 _HOMES = {
     "OnlineKernelMKL": "mllkm_scale.online.kernel_mkl",
-    "StreamCertificate": "mllkm_scale.online.kernel_mkl",
+    "StreamCertificate": "mllkm_scale.online.kernel_certificate",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -40,16 +40,21 @@ class Arrivals:
 
     def __init__(self, n_features: int, family: KernelGrid | KernelFamily | None, reference: Array | None) -> None:
         self.n_features, self.family, self.reference = n_features, family, reference
-        self._kind: type | None = None
+        self._first: Kernels | None = None
 
     def admit(self, batch: Any) -> Kernels:
         kernels = self._listed(batch)
-        if self._kind not in (None, type(kernels)):
+        first = self._first = kernels.take(slice(0)) if self._first is None else self._first
+        if type(kernels) is not type(first):
             raise ParameterError(
                 f"the stream brings {type(batch).__name__} after kernels of another kind: bring only locally linear"
                 " kernels, only ids, or only functions"
             )
-        self._kind = type(kernels)
+        if isinstance(kernels, GivenKernels) and isinstance(first, GivenKernels) and kernels.family != first.family:
+            raise ParameterError(
+                f"the stream brings kernels of {kernels.family} after some of {first.family}: one machine has kernels of"
+                " one family; train one for each"
+            )
         return kernels
 
     def _listed(self, batch: Any) -> Kernels:

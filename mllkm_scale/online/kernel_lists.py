@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.crew import Crew, Held, PlainArrays, Shared
-from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
 from mllkm_scale.mkl.margins import decide_all
@@ -162,20 +161,14 @@ class GivenKernels(LocalKernels):
 
     def joined(self, others: Sequence[Self]) -> Self:
         lists = [self.kernels, *(other.kernels for other in others)]
-        for other in others:
-            if other.family != self.family:
-                raise ParameterError(
-                    f"the stream brings kernels of {other.family} after some of {self.family}: one machine has kernels"
-                    " of one family; train one for each"
-                )
         anchors, gammas, scales = (
             np.concatenate([getattr(kernels, name) for kernels in lists]) for name in ("anchors", "gammas", "scales")
         )
         return replace(self, kernels=self.family.kernels(anchors, gammas, scales))
 
     def keys(self) -> list[Hashable]:
-        pairs = zip(np.ascontiguousarray(self.kernels.anchors), self.kernels.gammas.tolist(), strict=True)
-        return [(hashlib.blake2b(anchor.tobytes(), digest_size=16).digest(), gamma) for anchor, gamma in pairs]
+        rows = zip(self.kernels.anchors, self.kernels.gammas.tolist(), self.kernels.scales.tolist(), strict=True)
+        return [(hashlib.blake2b(anchor.tobytes(), digest_size=16).digest(), *numbers) for anchor, *numbers in rows]
 
     def shared(self, crew: Crew) -> Shared[Any]:
         if not crew.remote:

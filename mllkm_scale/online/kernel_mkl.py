@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,14 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data import Dataset, check, encode_labels
+from mllkm_scale.data.checks import require_finite
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.paper import KernelFamily
-from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.online.kernel_arrivals import Arrivals
+from mllkm_scale.online.kernel_certificate import StreamCertificate
 from mllkm_scale.online.kernel_machine import Machine, MachineSolver
 from mllkm_scale.online.kernel_probe import Probe
 from mllkm_scale.online.kernel_stream import StreamedMKL
@@ -32,25 +32,9 @@ if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.model import Model
 
-__all__ = ["OnlineKernelMKL", "StreamCertificate"]
+__all__ = ["OnlineKernelMKL"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class StreamCertificate(Objective):
-    """P of the machine, and D over all kernels of the stream that were not excluded: primal >= optimum >= dual."""
-
-    n_seen: int  # kernels that D is about
-    n_active: int
-    n_remembered: int
-    n_forgotten: int
-    likely_dual: float  # D over the active and the remembered kernels alone
-
-    @property
-    def likely_gap(self) -> float:
-        """The gap if no forgotten kernel would violate now."""
-        return Objective(self.primal, max(self.dual, self.likely_dual)).gap
 
 
 class OnlineKernelMKL:
@@ -137,7 +121,8 @@ class OnlineKernelMKL:
         self.classes, codes = encode_labels(self.data.labels())
         if isinstance(family, KernelGrid) and family.anchors.n_features != self.data.n_features:
             raise DataError(
-                f"the grid has anchors of {family.anchors.n_features} features, but X has {self.data.n_features}"
+                f"the grid has anchors of {family.anchors.n_features} features, but X has {self.data.n_features}:"
+                " make the grid in the space of X"
             )
         seed = secrets.randbits(63) if random_state is None else int(random_state)
         self.settings = Settings(C=float(C), tol=float(tol), seed=seed)
@@ -193,14 +178,14 @@ class OnlineKernelMKL:
             For several passes, something to iterate over again, such as a list, or a callable that returns an iterator.
             Each pass brings the same kernels, in any order.
         passes : int
-            More than one helps where kernels are forgotten: what a pass proves is about the duals that it began with.
-            Kernels that came before this call must not have been forgotten, or passes prove nothing about these.
+            More than one helps where kernels are forgotten: a further pass proves what the duals that it began with
+            are worth. It proves that of its own kernels; if others came before this call, the bound stays as it was.
         """
         if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
             raise ParameterError(f"passes={passes!r}: give a whole number from 1")
         if passes > 1 and not callable(stream) and iter(stream) is stream:
             raise ParameterError("stream is an iterator, good for one pass: give a list, or a callable that makes one")
-        whole = self.stream.discarded.n_forgotten == 0
+        whole = self.stream.n_arrived == 0
         with one_blas_thread():
             n_kernels = self._pass(stream)
             certificate = self.reprocess()
@@ -247,8 +232,11 @@ class OnlineKernelMKL:
         rows = Dataset.from_arrays(X)
         if rows.n_features != self.data.n_features:
             raise DataError(
-                f"X has {rows.n_features} features per row, but the training samples {self.data.n_features}"
+                f"X has {rows.n_features} features per row, but the training samples {self.data.n_features}:"
+                " give the same features in the same order"
             )
+        for start, chunk in rows.chunks():
+            require_finite(chunk, start, "X", "predict")
         with one_blas_thread():
             f = self.stream.solver.decide(self.machine, rows, self.stream.view.support)
         return f[:, 0] if f.shape[1] == 1 else f

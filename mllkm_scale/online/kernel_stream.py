@@ -169,13 +169,15 @@ class StreamedMKL:
         """Weights and duals of the active kernels; whether more samples are to be looked at.
 
         Kernels of zero weight are discarded, except those whose q is within `near` of the largest: these would come
-        back.
+        back. In a further pass none is: a kernel without which the optimum is the same may be what keeps the duals
+        where no other violates, and if it is forgotten, it joins and leaves in every pass.
         """
         if self.machine is None:
             return False
         solved = self.solver.solve(self.machine, tol)
         view = self.solver.look(solved)
         keep = (solved.weights > 0) | (view.forms > (1.0 - near) * view.threshold if near else False)
+        keep |= self.meeting is not None
         self.view = replace(view, forms=view.forms[keep])
         if not keep.all():
             dropped = solved.only(~keep).active

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -49,5 +50,5 @@ def model_of(setup: Setup, active: ActiveKernels, params: Params, n_seen: int) -
     )
 
 
-def _plain(gammas: object) -> object:
+def _plain(gammas: Any) -> Any:
     return gammas if isinstance(gammas, str) else np.ravel(gammas).tolist()

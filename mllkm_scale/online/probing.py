@@ -1,4 +1,4 @@
-"""Probing the kernels of samples that have come: which violate the constraint of the active ones (the paper's criterion).
+"""Probing the kernels of samples that have come: which violate the constraint of the active ones (the paper's test).
 
     q_m(alpha) > sum over the active kernels of beta_l q_l(alpha)
 

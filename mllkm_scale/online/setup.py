@@ -1,4 +1,4 @@
-"""What the first samples fix for good: how rows are prepared, which kernels there can be, and the weight of the loss."""
+"""What the first samples fix for good: how rows are prepared, which kernels there can be, the weight of the loss."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def codes_of(labels: Array, classes: Array, first: int) -> Array:
     if len(unknown):
         listed = ", ".join([repr(value) for value in classes[:_LISTED].tolist()] + ["..."] * (len(classes) > _LISTED))
         raise DataError(
-            f"sample {first + int(unknown[0])} (0-based) of the stream has the label {labels[unknown[0]].item()!r}, none"
-            f" of the classes {listed}: check it, or give all labels that can come as classes"
+            f"sample {first + int(unknown[0])} (0-based) of the stream has the label {labels[unknown[0]].item()!r},"
+            f" none of the classes {listed}: check it, or give all labels that can come as classes"
         )
     return at.astype(np.int64)
 
