@@ -52,8 +52,8 @@ class Arrivals:
             )
         if isinstance(kernels, GivenKernels) and isinstance(first, GivenKernels) and kernels.family != first.family:
             raise ParameterError(
-                f"the stream brings kernels of {kernels.family} after some of {first.family}: one machine has kernels of"
-                " one family; train one for each"
+                f"the stream brings kernels of {kernels.family} after some of {first.family}: one machine has kernels"
+                " of one family; train one for each"
             )
         return kernels
 
