@@ -101,10 +101,11 @@ class DatasetSamples:
         require_finite(X, start, self.name, "learn")
         stored = as_label_vector(self._label_source.read(start, stop), name)
         y = stored_labels(stored, self._labels, start, name)
+        ids = np.arange(start, stop)
         if self.shuffle:
             order = np.random.default_rng([self.seed, number, i + 1]).permutation(stop - start)
-            X, y = X[order], y[order]
-        return Chunk(position + done, X[done:], y[done:])
+            X, y, ids = X[order], y[order], ids[order]
+        return Chunk(position + done, X[done:], y[done:], ids[done:], new=number == 0)
 
     def _chunk_order(self, number: int) -> list[int]:
         if not self.shuffle:

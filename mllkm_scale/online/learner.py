@@ -83,7 +83,6 @@ class OnlineLearner:
         self.pending = Pending()
         self.prequential = Prequential()
         self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
-        self.last_id = -1  # of the samples learned: those above it have not come before
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -91,12 +90,16 @@ class OnlineLearner:
         """Samples that have come; those of a second pass count again."""
         return len(self.pending) + (0 if self.started is None else self.started[1].n_seen)
 
-    def learn(self, X: Array, y: ArrayLike, ids: Array | None = None) -> None:
-        """Samples (n, d) with their labels; one that comes again is known by its place in the data, `ids`."""
+    def learn(self, X: Array, y: ArrayLike, ids: Array | None = None, *, new: bool = True) -> None:
+        """Samples (n, d) with their labels.
+
+        Those that come again, and are not `new`, have the `ids` that they had before; they are learned, but do not
+        count for the prequential error.
+        """
         labels = as_label_vector(np.asarray(y), "y")
         if self.classes is not None:
             labels = codes_of(labels, self.classes, self.n_seen)
-        self.pending.append(X, labels, np.arange(self.n_seen, self.n_seen + len(X)) if ids is None else ids)
+        self.pending.append(X, labels, np.arange(self.n_seen, self.n_seen + len(X)) if ids is None else ids, new)
         with one_blas_thread():
             if self.started is None and len(self.pending) >= self.online.warm_up:
                 self.start()
@@ -112,7 +115,7 @@ class OnlineLearner:
         setup = Setup.of(first.X, self.classes, self.params)
         machine = self.machine_for(setup, self.beside())
         machine.start(setup.prepare(first.X), first.y, first.ids)
-        self.started, self.last_id = (setup, machine), int(first.ids.max())
+        self.started = setup, machine
         self.tell()
 
     def learn_block(self, setup: Setup, machine: OnlineMachine) -> None:
@@ -120,9 +123,8 @@ class OnlineLearner:
         block = self.pending.take(BLOCK)
         outputs = machine.learn(setup.prepare(block.X), block.y, block.ids)
         predicted = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
-        new = block.ids > self.last_id
-        self.prequential.add(int(new.sum()), int((predicted != block.y)[new].sum()))
-        self.last_id = max(self.last_id, int(block.ids.max()))
+        if block.new.any():
+            self.prequential.add(int(block.new.sum()), int((predicted != block.y)[block.new].sum()))
         self.tell()
 
     def look(self) -> tuple[Setup, ActiveKernels]:

@@ -9,7 +9,7 @@ divided into chunks may depend on when they arrive; which they are, and their or
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,11 +39,21 @@ class Chunk:
     X : array (n, d), float32 or float64
     y : array (n,)
         Labels: of the type of the classes where these were given to the source.
+    ids : array (n,)
+        Which samples they are: the same for one that comes again in a later pass. Default: their positions.
+    new : bool
+        Whether they come for the first time.
     """
 
     first: int
     X: Array
     y: Array
+    ids: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    new: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.y):
+            object.__setattr__(self, "ids", np.arange(self.first, self.first + len(self.y)))
 
     def __len__(self) -> int:
         return len(self.y)
