@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data import Dataset, check, encode_labels
 from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import KernelGrid
@@ -126,8 +127,7 @@ class OnlineKernelMKL:
             )
         seed = secrets.randbits(63) if random_state is None else int(random_state)
         self.settings = Settings(C=float(C), tol=float(tol), seed=seed)
-        columns = np.arange(len(self.classes)) if len(self.classes) > 2 else np.array([1])
-        signs = np.where(codes[:, None] == columns, 1.0, -1.0)
+        signs = signs_of(codes, len(self.classes))
         reference = None
         if normalize == "trace":
             rng = np.random.default_rng([seed, 3])
