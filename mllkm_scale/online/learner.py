@@ -51,7 +51,7 @@ class OnlineLearner:
     held_bytes : int
         Memory that the program holds beside it, within the budget.
     crew : Crew, optional
-        Dask workers for the probes; default: a thread beside the steps.
+        Dask workers for probes that are worth it; others are done by a thread beside the steps.
     listen : callable, optional
         Called with the learner itself after each block.
 
@@ -166,13 +166,13 @@ class OnlineLearner:
             window=self.online.window,
             seed=int(self.params.random_state or 0),
         )
-        crew = self.crew if beside is None else ThreadCrew()
-        probing = Probing(setup.family, setup.gammas, self.params.normalize == "trace", crew, beside)
-        return OnlineMachine(probing, setup.preprocessor.n_features_out, len(setup.classes), settings)
+        n_features, normalize = setup.preprocessor.n_features_out, self.params.normalize == "trace"
+        probing = Probing(setup.family, setup.gammas, n_features, normalize, self.crew, beside)
+        return OnlineMachine(probing, len(setup.classes), settings)
 
     def beside(self) -> ThreadPoolExecutor | None:
         """The thread that probes beside the steps, if there may be one."""
-        if self._pool is None and n_threads(self.params.n_jobs) > 1 and not self.crew.remote:
+        if self._pool is None and n_threads(self.params.n_jobs) > 1:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="mllkm-probe")
         return self._pool
 

@@ -66,7 +66,8 @@ class OnlineSettings:
 class OnlineMachine:
     """Active kernels and kept samples, after `n_seen` samples have come."""
 
-    def __init__(self, probing: Probing, n_features: int, n_classes: int, settings: OnlineSettings) -> None:
+    def __init__(self, probing: Probing, n_classes: int, settings: OnlineSettings) -> None:
+        n_features = probing.n_features
         self.probing, self.settings, self.n_classes = probing, settings, n_classes
         self.n_outputs = n_outputs(n_classes)
         self.kept = KeptSamples(n_features, self.n_outputs)

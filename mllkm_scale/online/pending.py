@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @dataclass
 class Pending:
-    """Rows (n, d) as they came, their labels or codes (n,), ids (n,), and which of them came for the first time (n,)."""
+    """Rows (n, d) as they came, their labels or codes (n,), ids (n,), and which came for the first time (n,)."""
 
     X: Array = field(default_factory=lambda: np.empty((0, 0)))
     y: Array = field(default_factory=lambda: np.empty(0))

@@ -24,12 +24,16 @@ from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import trace_scales
 from mllkm_scale.scan.scanner import Scan, Scanner
-from mllkm_scale.scan.work import scan_dtype
+from mllkm_scale.scan.work import scan_dtype, scan_flops
 from mllkm_scale.team import one_blas_thread
 
-__all__ = ["Candidates", "Probe", "Probing"]
+__all__ = ["LEAST_REMOTE_WORK", "Candidates", "Probe", "Probing"]
 
 Array = NDArray[Any]
+LEAST_REMOTE_WORK = 1e10
+"""Multiply-adds from which on a probe goes to dask workers: about half a second of a core, and many times what it takes
+to write the support for them."""
+
 _PRECISION_TOL = 1e-2  # for which the products of a scan are precise enough
 
 
@@ -54,10 +58,11 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Probing:
-    """What all probes have in common: dask workers of the crew do the scans, or a thread of `beside`, or the caller."""
+    """What all probes have in common: dask workers of the crew do those that are worth it, or a thread of `beside`."""
 
     family: Family
     gammas: Array
+    n_features: int
     normalize: bool
     crew: Crew = field(default_factory=ThreadCrew)
     beside: Executor | None = None
@@ -70,13 +75,16 @@ class Probing:
         `reference` are the samples over which mean diagonals are taken.
         """
 
+        remote = self.crew.remote and self.work(len(anchors), signed_duals) >= LEAST_REMOTE_WORK
+        crew = self.crew if remote else ThreadCrew()
+
         def start() -> Scan:
             data = Dataset.from_arrays(anchors, name="anchors")
             scales = np.ones((len(anchors), len(self.gammas)))
             if self.normalize:
                 scales = trace_scales(self.family, data, self.gammas, reference)
             grid = KernelGrid(self.family, data, self.gammas, scales)
-            scanner = Scanner(grid, self.crew, scan_dtype(_PRECISION_TOL, self.family.componentwise))
+            scanner = Scanner(grid, crew, scan_dtype(_PRECISION_TOL, self.family.componentwise))
             return scanner.start(lambda: (support, signed_duals), count)
 
         def finish(scan: Scan) -> Candidates:
@@ -84,7 +92,7 @@ class Probing:
             kernels = scan.scanner.grid.take(found.ids[found.values > threshold])
             return Candidates(kernels.anchors, kernels.gammas, kernels.scales)
 
-        if self.crew.remote:
+        if remote:
             scan = start()
             return Probe(lambda: finish(scan), scan.close)
         if self.beside is None:
@@ -96,6 +104,11 @@ class Probing:
 
         future = self.beside.submit(alone)
         return Probe(future.result, lambda: future.cancel() or wait([future]))
+
+    def work(self, n_anchors: int, signed_duals: Array) -> float:
+        """Multiply-adds of a probe, about."""
+        n_features, n_duals = self.n_features, int(np.count_nonzero(signed_duals))
+        return n_anchors * scan_flops(self.family, len(self.gammas), n_features, len(signed_duals), n_duals)
 
 
 class Probe:

@@ -1,11 +1,11 @@
-"""What a training tells while it works; who listens decides how it is shown."""
+"""What a training, or learning from a stream, tells while it works; who listens decides how it is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Event", "Finished", "Listener", "Notice", "Phase", "Round"]
+__all__ = ["Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,43 @@ class Finished:
     elapsed_s: float
 
 
-Event = Phase | Notice | Round | Finished
+@dataclass(frozen=True)
+class Streamed:
+    """More samples of a stream were learned; what is counted is since the beginning."""
+
+    number: int  # samples that have come
+    error: float  # share of samples that were predicted wrongly before they were learned
+    recent_error: float  # likewise of the latest ones
+    n_kernels: int
+    n_kept: int  # samples
+    n_support: int  # of these, with a nonzero dual
+    inserted: int  # kernels
+    dropped: int  # kernels
+    forgotten: int  # samples
+    samples_per_s: float
+    rss_bytes: int
+    budget_bytes: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class StreamEnded:
+    """A stream has ended, or was interrupted; the gap is that of the samples kept and the kernels active."""
+
+    status: str  # "ended"
+    n_samples: int
+    error: float
+    recent_error: float
+    n_kernels: int
+    n_kept: int
+    gap: float
+    samples_per_s: float
+    peak_bytes: int
+    budget_bytes: int
+    elapsed_s: float
+
+
+Event = Phase | Notice | Round | Finished | Streamed | StreamEnded
 
 Listener = Callable[[Event], None]
 """Is told one event at a time, from the thread that trains."""

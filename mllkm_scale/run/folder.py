@@ -1,8 +1,9 @@
-"""The folder of a training: its model, checkpoint, history, plan and log, held by one process at a time.
+"""The folder of a training or a stream: model, checkpoint, history, plan and log, held by one process at a time.
 
     model.mllkm      the model, once training has ended
     checkpoint.npz   the state after the last round
     history.jsonl    one JSON object a round
+    stream.jsonl     for a stream instead: one JSON object for some hundred samples
     plan.json        where the memory was to go
     run.json         parameters, data, versions, result
     run.log          what happened when
@@ -23,7 +24,7 @@ from typing import Any, Self
 from mllkm_scale.errors import CheckpointError, ParameterError
 from mllkm_scale.run.access import writing
 from mllkm_scale.run.as_json import jsonable
-from mllkm_scale.run.events import Event, Round
+from mllkm_scale.run.events import Event, Round, Streamed
 from mllkm_scale.run.history import History
 from mllkm_scale.run.lock import acquire, release
 from mllkm_scale.run.log import LOGGER, log_to
@@ -32,7 +33,7 @@ from mllkm_scale.run.wording import describe
 
 __all__ = ["RunFolder"]
 
-MODEL, CHECKPOINT, HISTORY = "model.mllkm", "checkpoint.npz", "history.jsonl"
+MODEL, CHECKPOINT, HISTORY, STREAM = "model.mllkm", "checkpoint.npz", "history.jsonl", "stream.jsonl"
 PLAN, RUN, LOG, LOCK = "plan.json", "run.json", "run.log", ".lock"
 
 
@@ -46,6 +47,8 @@ class RunFolder:
     ----------
     path, model, checkpoint, history, plan, run, log : pathlib.Path
         The folder and its files.
+    streamed : History
+        The reports of a stream.
 
     Examples
     --------
@@ -64,7 +67,8 @@ class RunFolder:
         self.plan = self.path / PLAN
         self.run = self.path / RUN
         self.log = self.path / LOG
-        self._rounds = History(self.history)
+        self._rounds = History(self.history, Round)
+        self.streamed = History(self.path / STREAM, Streamed)
         self._held = ExitStack()  # lock, log and history, once they are open
 
     @classmethod
@@ -109,7 +113,7 @@ class RunFolder:
     def clear(self) -> None:
         """Remove the files of an earlier training but for its log; all other files stay."""
         with writing(self.path):
-            for file in (self.model, self.checkpoint, self.history, self.plan, self.run):
+            for file in (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run):
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -154,6 +158,7 @@ class RunFolder:
                 held.callback(release, self.path / LOCK, acquire(self.path / LOCK))
                 sweep_partial(self.path)
             held.callback(self._rounds.close)
+            held.callback(self.streamed.close)
             yield
             with writing(self.path):
                 held.enter_context(log_to(self.log))

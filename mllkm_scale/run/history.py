@@ -1,4 +1,4 @@
-"""history.jsonl: the rounds of a training, one JSON object a line.
+"""history.jsonl and stream.jsonl: the rounds of a training, or the reports of a stream, one JSON object a line.
 
 Versions of the package differ in the fields of a round. One that a line does not have takes its default; one that this
 version does not know is not read, but stays in the file. The history is a record: whether a training can be resumed is
@@ -11,38 +11,42 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar
 
 from mllkm_scale.run.access import reading, writing
 from mllkm_scale.run.as_json import event_fields
-from mllkm_scale.run.events import Round
+from mllkm_scale.run.events import Round, Streamed
 from mllkm_scale.run.whole_files import write_whole
 
 __all__ = ["History"]
 
 
-class History:
-    """The rounds in a file of a run folder; it is opened by the first `append`, and closed by `close`."""
+Numbered = TypeVar("Numbered", Round, Streamed)
 
-    def __init__(self, path: Path) -> None:
+
+class History(Generic[Numbered]):
+    """Numbered events in a file of a run folder; it is opened by the first `append`, and closed by `close`."""
+
+    def __init__(self, path: Path, kind: type[Numbered]) -> None:
         self.path = path
+        self._kind: type[Numbered] = kind
         self._file: IO[str] | None = None
 
-    def append(self, event: Round) -> None:
-        """Add a round; it is on its way to the disk when this returns."""
+    def append(self, event: Numbered) -> None:
+        """Add an event; it is on its way to the disk when this returns."""
         with writing(self.path.parent):
             if self._file is None:
                 self._file = self.path.open("a", encoding="utf-8")
             self._file.write(json.dumps(event_fields(event), allow_nan=False) + "\n")
             self._file.flush()
 
-    def read(self) -> tuple[Round, ...]:
-        """The rounds up to the first line that is damaged; a number that was not finite comes back as nan."""
+    def read(self) -> tuple[Numbered, ...]:
+        """The events up to the first line that is damaged; a number that was not finite comes back as nan."""
         return tuple(event for _, event in self._intact())
 
-    def cut(self, last_round: int) -> tuple[Round, ...]:
-        """Forget the rounds after `last_round`, and a line cut short by a crash; return the rounds kept."""
-        kept = [(line, event) for line, event in self._intact() if event.number <= last_round]
+    def cut(self, last_number: int) -> tuple[Numbered, ...]:
+        """Forget the events after `last_number`, and a line cut short by a crash; return those kept."""
+        kept = [(line, event) for line, event in self._intact() if event.number <= last_number]
         self.close()
         with writing(self.path.parent):
             write_whole(self.path, "".join(f"{line}\n" for line, _ in kept))
@@ -54,28 +58,28 @@ class History:
             self._file.close()
             self._file = None
 
-    def _intact(self) -> list[tuple[str, Round]]:
-        """The lines as they stand in the file, with their rounds, up to the first that is damaged."""
+    def _intact(self) -> list[tuple[str, Numbered]]:
+        """The lines as they stand in the file, with their events, up to the first that is damaged."""
         if not self.path.exists():
             return []
         with reading(self.path.parent):
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         intact = []
         for line in lines:
-            event = _round_from(line)
+            event = _event_from(line, self._kind)
             if event is None:
                 break
             intact.append((line, event))
         return intact
 
 
-def _round_from(line: str) -> Round | None:
+def _event_from(line: str, kind: type[Numbered]) -> Numbered | None:
     try:
         found = json.loads(line)
-        values = {field.name: found[field.name] for field in dataclasses.fields(Round) if field.name in found}
-        for field in dataclasses.fields(Round):
+        values = {field.name: found[field.name] for field in dataclasses.fields(kind) if field.name in found}
+        for field in dataclasses.fields(kind):
             if field.type == "float" and values.get(field.name, 0.0) is None:
                 values[field.name] = math.nan
-        return Round(**values)
+        return kind(**values)
     except (ValueError, TypeError):  # no JSON; no object, or one without a field that has no default
         return None

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round
+from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.run.listeners import Progress
 from mllkm_scale.run.memory import rss_bytes
 from mllkm_scale.run.table import Column, choose_columns, heading, row
@@ -47,6 +47,7 @@ class RichProgress(Progress):
         self._workers_seen = False
         self._first_gap = math.inf
         self._round: Round | None = None
+        self._streamed: Streamed | None = None
         self._round_ended_s = self._started_s
 
     def __call__(self, event: Event) -> None:
@@ -55,7 +56,7 @@ class RichProgress(Progress):
             return
         try:
             match event:
-                case Finished():
+                case Finished() | StreamEnded():
                     self._stop()
                     self._console.print(describe(event), style="bold")
                 case Notice():
@@ -67,6 +68,9 @@ class RichProgress(Progress):
                 case Round():
                     self._start()
                     self._add_row(event)
+                case Streamed():
+                    self._start()
+                    self._phase, self._streamed = "stream", event
         except (OSError, ValueError):
             self.close()
 
@@ -110,6 +114,8 @@ class RichProgress(Progress):
         now_s = time.monotonic()
         elapsed = clock(now_s - self._started_s)
         last = self._round
+        if self._streamed is not None:
+            return Text(describe(self._streamed), no_wrap=True, overflow="ellipsis")
         if last is None:
             memory = format_bytes(rss_bytes())
             return Text(f"{self._phase} ...  {memory}, {elapsed}", no_wrap=True, overflow="ellipsis")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round
+from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.units import format_bytes
 
 __all__ = ["clock", "describe", "idle_percent", "percent", "rate", "seconds"]
@@ -33,6 +33,10 @@ def describe(event: Event, tol: float | None = None) -> str:
             return _finished(event)
         case Round():
             return _round(event, tol)
+        case Streamed():
+            return _streamed(event)
+        case StreamEnded():
+            return _stream_ended(event)
 
 
 def percent(share: float) -> str:
@@ -89,6 +93,26 @@ def _finished(event: Finished) -> str:
     return (
         f"{event.status}: gap {percent(event.gap)} (tolerance {percent(event.tol)}), "
         f"rounds {event.n_rounds}, kernels {event.n_kernels:,}, "
+        f"peak memory {format_bytes(event.peak_bytes)} of {format_bytes(event.budget_bytes)}, "
+        f"elapsed {clock(event.elapsed_s)}"
+    )
+
+
+def _streamed(event: Streamed) -> str:
+    return (
+        f"samples {event.number:,}: error {percent(event.error)}, recently {percent(event.recent_error)}, "
+        f"kernels {event.n_kernels:,}, kept {event.n_kept:,} ({event.n_support:,} support vectors), "
+        f"{rate(event.samples_per_s)}/s, "
+        f"memory {format_bytes(event.rss_bytes)} of {format_bytes(event.budget_bytes)}, "
+        f"elapsed {clock(event.elapsed_s)}"
+    )
+
+
+def _stream_ended(event: StreamEnded) -> str:
+    return (
+        f"{event.status}: samples {event.n_samples:,}, error {percent(event.error)}, "
+        f"recently {percent(event.recent_error)}, kernels {event.n_kernels:,}, kept {event.n_kept:,}, "
+        f"{rate(event.samples_per_s)}/s, "
         f"peak memory {format_bytes(event.peak_bytes)} of {format_bytes(event.budget_bytes)}, "
         f"elapsed {clock(event.elapsed_s)}"
     )

@@ -25,7 +25,7 @@ BEFORE_WORKERS = (
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    rounds = History(tmp_path / "history.jsonl")
+    rounds = History(tmp_path / "history.jsonl", Round)
     yield rounds
     rounds.close()
 
