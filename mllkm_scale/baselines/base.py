@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mllkm_scale.errors import DataError
+from mllkm_scale.team import one_blas_thread
 
 __all__ = ["Baseline"]
 
@@ -31,7 +32,8 @@ class Baseline(ClassifierMixin, BaseEstimator):
                 f"the labels have only one class, {self.classes_[0]!r}: give samples of two classes or more"
             )
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        self._learn(rows, np.where(labels[:, None] == positive, 1.0, -1.0))
+        with one_blas_thread():  # their products are small, and the bits are those of any machine's number of threads
+            self._learn(rows, np.where(labels[:, None] == positive, 1.0, -1.0))
         return self
 
     @abstractmethod

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_positive, seed_of
 from mllkm_scale.kernels.generic import GenericFamily
-from mllkm_scale.team import one_blas_thread
 
 __all__ = ["GenericMKL"]
 
@@ -48,8 +47,7 @@ class GenericMKL(Baseline):
         self.scale_ = np.where(spread > 0, spread, 1.0)
         X = (X - self.mean_) / self.scale_
         self.family_ = GenericFamily.fit(X)
-        with one_blas_thread():
-            solution = self._solve(self.family_, X, signs, self.C / len(X), seed_of(self.random_state))
+        solution = self._solve(self.family_, X, signs, self.C / len(X), seed_of(self.random_state))
         self.kernels_, self.weights_, self.duals_, self.gap_ = solution
         self.support_ = np.flatnonzero(self.duals_.any(axis=1))
         self.support_vectors_ = X[self.support_]

@@ -198,12 +198,9 @@ def _computed(
             for task in as_completed(tasks):
                 yield *tasks[task], task.result()
         except BaseException:  # a split takes up to a minute, which nobody waits for after Ctrl-C
-            pool.shutdown(wait=False, cancel_futures=True)
-            ours = set(multiprocessing.active_children()) - before
-            for child in ours:
+            for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
-            for child in ours:
-                child.join()
+            pool.shutdown(cancel_futures=True)  # waits until they are gone
             raise
 
 
