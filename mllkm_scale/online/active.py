@@ -62,6 +62,13 @@ class ActiveKernels:
         if parts.any():
             self.weights = parts / parts.sum()
 
+    def without_known(self, kernels: LocallyLinearKernels) -> LocallyLinearKernels:
+        """Those of the kernels that are not active."""
+        mine = self.kernels
+        known = {(gamma, anchor.tobytes()) for gamma, anchor in zip(mine.gammas, mine.anchors, strict=True)}
+        pairs = zip(kernels.gammas, kernels.anchors, strict=True)
+        return kernels.take(np.flatnonzero([(gamma, anchor.tobytes()) not in known for gamma, anchor in pairs]))
+
     def join(self, kernels: LocallyLinearKernels, sums: Array) -> None:
         """Kernels enter, each with the mean weight."""
         mine = self.kernels

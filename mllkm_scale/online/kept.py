@@ -12,12 +12,13 @@ duals that were last seen well beyond the margin of every class leave at any tim
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BEYOND", "FADES", "KeptSamples"]
+__all__ = ["BEYOND", "FADES", "KeptSamples", "distinct_runs", "latest_of_each"]
 
 Array = NDArray[Any]
 
@@ -136,3 +137,27 @@ class KeptSamples:
         kept = cls(arrays["rows"].shape[1], arrays["duals"].shape[1])
         kept.append(**{name: arrays[name] for name in cls.NAMES})
         return kept
+
+
+def latest_of_each(ids: Array) -> Array:
+    """Where each sample came last, in the order of coming.
+
+    >>> latest_of_each(np.array([7, 8, 7, 9])).tolist()
+    [1, 2, 3]
+    """
+    return np.sort(len(ids) - 1 - np.unique(ids[::-1], return_index=True)[1])
+
+
+def distinct_runs(ids: Array) -> list[slice]:
+    """Cuts before each sample that has come since the last cut: its dual goes on from what it was left at.
+
+    >>> distinct_runs(np.array([7, 8, 7, 9, 9]))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    cuts, since_cut = [0], set[int]()
+    for at, id in enumerate(ids.tolist()):
+        if id in since_cut:
+            cuts.append(at)
+            since_cut.clear()
+        since_cut.add(id)
+    return [slice(start, stop) for start, stop in pairwise([*cuts, len(ids)])]

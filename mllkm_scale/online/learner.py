@@ -108,12 +108,13 @@ class OnlineLearner:
 
     def start(self) -> None:
         """The warm-up is over."""
-        first = self.pending.take(self.online.warm_up)
+        waiting, n = self.pending, self.online.warm_up
         if self.classes is None:
-            self.classes, first.y = _found(first.y)
-            self.pending.y = codes_of(self.pending.y, self.classes, len(first))
-        setup = Setup.of(first.X, self.classes, self.params)
+            classes, _ = _found(waiting.y[:n])
+            waiting.y, self.classes = codes_of(waiting.y, classes, 0), classes
+        setup = Setup.of(waiting.X[:n], self.classes, self.params)
         machine = self.machine_for(setup, self.beside())
+        first = waiting.take(n)
         machine.start(setup.prepare(first.X), first.y, first.ids)
         self.started = setup, machine
         self.tell()

@@ -27,7 +27,7 @@ from mllkm_scale.data.labels import n_outputs, signs_of
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.online.active import ActiveKernels, sums_of
-from mllkm_scale.online.kept import KeptSamples
+from mllkm_scale.online.kept import KeptSamples, distinct_runs, latest_of_each
 from mllkm_scale.online.probing import Candidates, Probe, Probing
 
 __all__ = ["BLOCK", "EPISODE", "OnlineMachine", "OnlineSettings"]
@@ -45,6 +45,7 @@ REFERENCE = 1024
 
 _REPROCESS = 16  # blocks of kept samples that are visited for each block that comes
 _INSERTIONS = 16  # kernels of an episode, at most
+_REPLACED = 0.25  # of the most kernels, at most, in one go
 _CANDIDATES = 4  # times as many are looked at, to find those that do not repeat one another
 _WITNESSES = 100  # support vectors on which responses are compared
 _LIGHT = 1e-4  # of the largest part in the machine: a kernel below it leaves
@@ -81,11 +82,13 @@ class OnlineMachine:
 
     def start(self, X: Array, codes: Array, ids: Array) -> None:
         """Learn the first samples together: all of them are kept, and all their kernels are probed in each round."""
-        n, K = len(X), self.n_outputs
+        n_seen, K = len(X), self.n_outputs
+        since = latest_of_each(ids)
+        X, codes, ids, n = X[since], codes[since], ids[since], len(since)
         signs = signs_of(codes, self.n_classes)
         even = np.where(signs > 0, 0.5 / np.maximum(1, (signs > 0).sum(axis=0)), 0.5 / (signs < 0).sum(axis=0).clip(1))
-        self.kept.append(rows=X, codes=codes, duals=np.zeros((n, K)), margins=np.zeros(n), ids=ids, since=np.arange(n))
-        self.n_seen, self.latest = n, X[-REFERENCE:]
+        self.kept.append(rows=X, codes=codes, duals=np.zeros((n, K)), margins=np.zeros(n), ids=ids, since=since)
+        self.n_seen, self.latest = n_seen, X[-REFERENCE:]
         self.kept.duals[:] = even
         first = min(self.settings.max_kernels, _FIRST_KERNELS)
         self.insert(self.look_for(X, first), first)
@@ -102,10 +105,11 @@ class OnlineMachine:
             self.insert(self.look_for(X, _INSERTIONS), _INSERTIONS)
         self.reprocess(2 * blocks)
         self.weigh()
+        self.forget()
 
     def learn(self, X: Array, codes: Array, ids: Array) -> Array:
         """A block of samples; returns f (b, K) of each as it was before the sample was learned."""
-        met = self.process(X, codes, ids)
+        met = np.concatenate([self.process(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
         self.forget()
         self.reprocess(_REPROCESS)
         self.weigh()
@@ -117,7 +121,10 @@ class OnlineMachine:
         return met
 
     def process(self, X: Array, codes: Array, ids: Array) -> Array:
-        """Test and train, one sample after the other; of samples that are kept already the duals go on."""
+        """Test and train, one sample after the other; of samples that are kept already the duals go on.
+
+        The ids are distinct.
+        """
         kept, at = self.kept, self.kept.find(ids)
         again, signs = at >= 0, signs_of(codes, self.n_classes)
         duals = self.duals_of(ids)
@@ -135,7 +142,7 @@ class OnlineMachine:
     def reprocess(self, n_blocks: int) -> None:
         """Steps on blocks of kept samples; all of them have their turn before one has it again."""
         kept, boxes = self.kept, self.boxes()
-        for _ in range(n_blocks):
+        for _ in range(n_blocks if len(kept) else 0):
             if not len(self.queue):
                 self.sweep += 1
                 self.queue = np.random.default_rng([self.settings.seed, 0, self.sweep]).permutation(len(kept))
@@ -174,16 +181,17 @@ class OnlineMachine:
 
     def insert(self, found: Candidates, most: int) -> None:
         """The worst violators join, but of those with parallel responses only the best; the lightest make room."""
-        support = self.support()
-        if not len(found) or not len(support):
+        support, room = self.support(), self.settings.max_kernels - len(self.active)
+        kernels = self.active.without_known(found.kernels(self.probing.family))
+        if not len(kernels) or not len(support):
             return
-        kernels, rows, duals = found.kernels(self.probing.family), self.kept.rows[support], self.signed_duals(support)
+        most = min(most, max(room, 1, int(_REPLACED * self.settings.max_kernels)))
+        rows, duals = self.kept.rows[support], self.signed_duals(support)
         rng = np.random.default_rng([self.settings.seed, 1, self.n_seen, self.inserted])
         witnesses = rows[np.sort(rng.permutation(len(rows))[:_WITNESSES])]
         kernels = kernels.take(diverse(kernels.responses(witnesses, rows, duals), most))
-        excess = len(self.active) + len(kernels) - self.settings.max_kernels
-        if excess > 0:
-            self.drop(np.argsort(self.active.parts(), kind="stable")[:excess])
+        if len(kernels) > room:
+            self.drop(np.argsort(self.active.parts(), kind="stable")[: len(kernels) - room])
         self.active.join(kernels, sums_of(kernels, rows, duals))
         self.inserted += len(kernels)
 
@@ -220,12 +228,16 @@ class OnlineMachine:
         return np.asarray(self.kept.duals[at] * signs_of(self.kept.codes[at], self.n_classes))
 
     def objective(self) -> Objective:
-        """P and D (F5) of the samples kept and the kernels active."""
+        """P and D (F5) of the samples kept and the kernels active.
+
+        A dual may be above a box that has shrunk since its last turn: the box counts as large as the dual then.
+        """
         kept, active, boxes, hinge = self.kept, self.active, self.boxes(), 0.0
         for start in range(0, len(kept), BLOCK):
             part = slice(start, start + BLOCK)
             margins = signs_of(kept.codes[part], self.n_classes) * active.outputs(kept.rows[part])
-            hinge += float(boxes[part] @ np.maximum(0.0, 1.0 - margins).sum(axis=1))
+            losses = np.maximum(boxes[part, None], kept.duals[part])
+            hinge += float(np.vdot(losses, np.maximum(0.0, 1.0 - margins)))
         forms = active.forms()
         primal = 0.5 * float(active.weights @ np.sqrt(forms)) ** 2 + hinge
         return Objective(primal, float(kept.duals.sum() - 0.5 * forms.max(initial=0.0)))
