@@ -15,6 +15,7 @@ from mllkm_scale.cli.plan import plan
 from mllkm_scale.cli.predict import predict
 from mllkm_scale.cli.reproduce import reproduce
 from mllkm_scale.cli.run import run
+from mllkm_scale.cli.stream import stream
 from mllkm_scale.cli.train import train
 
 __all__ = ["cli", "main"]
@@ -23,7 +24,7 @@ __all__ = ["cli", "main"]
 @click.group(
     "mllkm",
     cls=CommandGroup,
-    commands=[demo, fetch, convert, plan, train, run, predict, evaluate, inspect, reproduce],
+    commands=[demo, fetch, convert, plan, train, run, stream, predict, evaluate, inspect, reproduce],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="mllkm")

@@ -1,9 +1,9 @@
-"""One option for every parameter of a training, made from the fields of `Params`."""
+"""One option for every parameter of a training, or of a stream, made from the fields of their dataclasses."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 import click
@@ -18,9 +18,10 @@ from mllkm_scale.cli.parsers import (
     parse_size,
 )
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, resolve
 
-__all__ = ["given_parameters", "training_options"]
+__all__ = ["given_parameters", "given_stream_parameters", "stream_options", "training_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,7 +46,7 @@ def training_options(command: Command) -> Command:
     """Give a command --preset and one option for each field of `Params` but `verbose`."""
     for spec in reversed(dataclasses.fields(Params)):
         if spec.name not in LEFT_OUT:
-            command = _option(spec)(command)
+            command = _option(spec, Params)(command)
     preset = click.option(
         "--preset",
         type=click.Choice(sorted(PRESETS)),
@@ -60,19 +61,36 @@ def given_parameters(context: click.Context) -> dict[str, Any]:
     An option wins over the preset, also where it equals the default.
     """
     names = [spec.name for spec in dataclasses.fields(Params) if spec.name not in LEFT_OUT]
-    given = {
+    preset = context.params.get("preset")
+    return (PRESETS[preset] if preset else {}) | _given(context, names)
+
+
+def stream_options(command: Command) -> Command:
+    """Give a command one option for each parameter of learning online."""
+    shared = [spec for spec in dataclasses.fields(Params) if spec.name in SHARED]
+    for owner, specs in ((Params, shared), (OnlineParams, dataclasses.fields(OnlineParams))):
+        for spec in reversed(specs):
+            command = _option(spec, owner)(command)
+    return command
+
+
+def given_stream_parameters(context: click.Context) -> dict[str, Any]:
+    """The parameters of the options, for `stream`."""
+    return _given(context, [*SHARED, *(spec.name for spec in dataclasses.fields(OnlineParams))])
+
+
+def _given(context: click.Context, names: Sequence[str]) -> dict[str, Any]:
+    return {
         name: context.params[name]
         for name in names
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    preset = context.params.get("preset")
-    return (PRESETS[preset] if preset else {}) | given
 
 
-def _option(spec: dataclasses.Field[Any]) -> Callable[[Command], Command]:
+def _option(spec: dataclasses.Field[Any], owner: type[Params | OnlineParams]) -> Callable[[Command], Command]:
     flags = FLAGS.get(spec.name, (f"--{spec.name.replace('_', '-')}",))
     help = _help(spec)
-    hint = get_type_hints(Params)[spec.name]
+    hint = get_type_hints(owner)[spec.name]
     if hint is bool:
         both = f"{flags[0]}/--no-{flags[0].removeprefix('--')}"
         return click.option(both, spec.name, default=None, help=help)
@@ -80,7 +98,7 @@ def _option(spec: dataclasses.Field[Any]) -> Callable[[Command], Command]:
         choice = click.Choice(spec.metadata["choices"], case_sensitive=False)
         return click.option(*flags, spec.name, type=choice, help=help)
     parser, metavar = PARSERS.get(spec.name) or _by_type(hint)
-    return click.option(*flags, spec.name, metavar=metavar, callback=_parsed(parser), help=help)
+    return click.option(*flags, spec.name, metavar=metavar, callback=_parsed(parser, owner), help=help)
 
 
 def _by_type(hint: Any) -> tuple[Parser, str]:
@@ -93,7 +111,9 @@ def _by_type(hint: Any) -> tuple[Parser, str]:
     return str, "TEXT"
 
 
-def _parsed(parser: Parser) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+def _parsed(
+    parser: Parser, owner: type[Params | OnlineParams]
+) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     """Callback of an option: its value, or a usage error that names the option."""
 
     def callback(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
@@ -101,7 +121,8 @@ def _parsed(parser: Parser) -> Callable[[click.Context, click.Parameter, str | N
             return None
         try:
             value = parser(text.strip())
-            resolve(**{str(parameter.name): value})
+            given = {str(parameter.name): value}
+            _ = resolve(**given) if owner is Params else OnlineParams(**given).check()
         except ParameterError as error:
             raise click.BadParameter(str(error), context, parameter) from None
         return value

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
-__all__ = ["TrainingRun", "open_data"]
+__all__ = ["TrainingRun", "held_out_of", "open_data", "say_signal", "tell_evaluation", "to_go_on"]
 
 STDERR = 2
 STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
@@ -72,7 +72,7 @@ class TrainingRun:
             if self.progress != "json":
                 click.echo(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
             if held_out is not None:
-                _tell(evaluate(result.model, held_out), held_out.name, self.progress)
+                tell_evaluation(evaluate(result.model, held_out), held_out.name, self.progress)
 
     @property
     def uses_cluster(self) -> bool:
@@ -120,7 +120,7 @@ class TrainingRun:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
             # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
             client = stack.enter_context(self._client(params, listener, context))
-            stop = stack.enter_context(interruption(_notice if self.progress in ("auto", "plain") else None))
+            stop = stack.enter_context(interruption(say_signal if self.progress in ("auto", "plain") else None))
             try:
                 return train(
                     dataset,
@@ -135,13 +135,13 @@ class TrainingRun:
             except (InterruptedTraining, KeyboardInterrupt) as error:
                 listener.close()
                 ended = str(error) if isinstance(error, InterruptedTraining) else "training was interrupted at once"
-                click.echo(f"mllkm: {ended}; to go on: {_command(context, checkpoint.is_ours())}", err=True)
+                click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, checkpoint.is_ours())}", err=True)
                 raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
             except ClusterError as error:
                 listener.close()
                 if not checkpoint.is_ours():
                     raise
-                raise ClusterError(f"{error}; to go on: {_command(context, True)}") from error
+                raise ClusterError(f"{error}; to go on: {to_go_on(context, True)}") from error
 
     def settings(self) -> dict[str, Any]:
         """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given."""
@@ -179,13 +179,13 @@ def open_data(data: Path, x: str, y: str) -> Iterator[tuple[Dataset, Dataset | N
 
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset.open(data, x, y))
-        held_out = _held_out(data, dataset)
+        held_out = held_out_of(data, dataset)
         if held_out is not None:
             stack.enter_context(held_out)
         yield dataset, held_out
 
 
-def _held_out(data: Path, dataset: Dataset) -> Dataset | None:
+def held_out_of(data: Path, dataset: Dataset) -> Dataset | None:
     """The test set of the same file, if it has one; what cannot be used is refused before the training."""
     import numpy as np
 
@@ -232,20 +232,20 @@ class _Checkpoint:
         return found.st_ino, found.st_mtime_ns
 
 
-def _command(context: click.Context, resume: bool) -> str:
+def to_go_on(context: click.Context, resume: bool) -> str:
     """The command line that goes on with this training: from its checkpoint, or from the beginning."""
     given = context.ensure_object(Invocation).arguments
     words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
     return shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
 
 
-def _tell(evaluation: Evaluation, name: str, progress: str) -> None:
+def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
         click.echo(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
 
 
-def _notice(signal_name: str) -> None:
+def say_signal(signal_name: str) -> None:
     text = f"\nmllkm: {signal_name}: ending at the next safe point; Ctrl-C again ends at once\n"
     os.write(STDERR, text.encode())

@@ -22,6 +22,7 @@ from mllkm_scale.online.steps import visit_samples
 __all__ = ["ActiveKernels", "sums_of"]
 
 Array = NDArray[Any]
+_ENTERS = 0.2  # of the mean weight: the weight of a kernel that enters
 
 
 def sums_of(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Array:
@@ -70,7 +71,7 @@ class ActiveKernels:
         return kernels.take(np.flatnonzero([(gamma, anchor.tobytes()) not in known for gamma, anchor in pairs]))
 
     def join(self, kernels: LocallyLinearKernels, sums: Array) -> None:
-        """Kernels enter, each with the mean weight."""
+        """Kernels enter with small weights: the duals are not yet used to them."""
         mine = self.kernels
         self.kernels = replace(
             mine,
@@ -79,7 +80,7 @@ class ActiveKernels:
             scales=np.concatenate([mine.scales, kernels.scales]),
         )
         self.sums = np.concatenate([self.sums, sums], axis=1)
-        weights = np.concatenate([self.weights, np.full(len(kernels), 1.0 / max(1, len(self)))])
+        weights = np.concatenate([self.weights, np.full(len(kernels), _ENTERS / max(1, len(self)))])
         self.weights = weights / weights.sum()
 
     def keep(self, at: Array) -> None:

@@ -132,6 +132,9 @@ class KeptSamples:
     def to_arrays(self) -> dict[str, Array]:
         return {name: self._arrays[name][: self.n] for name in self.NAMES}
 
+    def copy(self) -> KeptSamples:
+        return KeptSamples.from_arrays(self.to_arrays())
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> KeptSamples:
         kept = cls(arrays["rows"].shape[1], arrays["duals"].shape[1])

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.crew import Crew, ThreadCrew
 from mllkm_scale.data.labels import as_label_vector, encode_labels, signs_of
-from mllkm_scale.errors import DataError
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.active import ActiveKernels
 from mllkm_scale.online.look import model_of
@@ -116,6 +117,11 @@ class OnlineLearner:
         machine = self.machine_for(setup, self.beside())
         first = waiting.take(n)
         machine.start(setup.prepare(first.X), first.y, first.ids)
+        if not machine.inserted:
+            raise ParameterError(
+                f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {len(first)} samples"
+                " from its anchor: use other gammas, or check that the samples differ"
+            )
         self.started = setup, machine
         self.tell()
 
@@ -151,6 +157,20 @@ class OnlineLearner:
     def model(self) -> Model:
         """The machine as it is now, ready to predict and to be saved."""
         return model_of(*self.look(), self.params, self.n_seen)
+
+    def finished(self) -> tuple[Model, Objective | None]:
+        """The machine if no more samples come, after some more sweeps, and its P and D; nothing of the state changes.
+
+        P and D (F5) are those of the samples kept and the kernels active; None if the warm-up is not over.
+        """
+        if self.started is None:
+            return self.model(), None
+        setup, machine = self.started[0], self.started[1].copy()
+        with one_blas_thread():
+            if len(self.pending):
+                machine.process(setup.prepare(self.pending.X), self.pending.y, self.pending.ids)
+            machine.finish()
+            return model_of(setup, machine.active, self.params, self.n_seen), machine.objective()
 
     def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
         """Where the memory goes; a BudgetError if there is not enough."""

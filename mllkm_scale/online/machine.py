@@ -5,8 +5,8 @@
         process   a step of its duals, for every class; those within a margin are kept
         forget    samples by the rule of `KeptSamples`
         reprocess steps on samples kept before, block by block, in random order
+    for each episode, which is some blocks, before its last reprocess:
         weigh     the best weights for the sums as they are; kernels without a part leave
-    for each episode, which is some blocks:
         insert    those kernels of the episode before that violated, worst first, and none that repeat another
         probe     the kernels of all samples of the episode, which goes on beside the next one
 
@@ -17,6 +17,7 @@ not of how they were cut into calls, nor of who does the probes.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,7 @@ _CANDIDATES = 4  # times as many are looked at, to find those that do not repeat
 _WITNESSES = 100  # support vectors on which responses are compared
 _LIGHT = 1e-4  # of the largest part in the machine: a kernel below it leaves
 _FIRST_KERNELS = 100
+_FINISHING = 4  # sweeps
 _FIRST_ROUNDS = 12  # of the start: steps on all samples, weights, and kernels
 
 
@@ -93,9 +95,8 @@ class OnlineMachine:
         first = min(self.settings.max_kernels, _FIRST_KERNELS)
         self.insert(self.look_for(X, first), first)
         if not len(self.active):  # no kernel tells anything apart, and any will do
-            self.active.join(
-                self.probing.family.kernels(X[:1], self.probing.gammas[:1]), np.zeros((K, 1, X.shape[1] + 1))
-            )
+            any_kernel = self.probing.family.kernels(X[:1], self.probing.gammas[:1])
+            self.active.join(any_kernel, np.zeros((K, 1, X.shape[1] + 1)))
         self.kept.duals[:] = 0.0
         self.active.sums[:] = 0.0
         blocks = -(-n // BLOCK)
@@ -103,22 +104,33 @@ class OnlineMachine:
             self.reprocess(2 * blocks)
             self.weigh()
             self.insert(self.look_for(X, _INSERTIONS), _INSERTIONS)
-        self.reprocess(2 * blocks)
-        self.weigh()
+        self.finish()
         self.forget()
 
     def learn(self, X: Array, codes: Array, ids: Array) -> Array:
         """A block of samples; returns f (b, K) of each as it was before the sample was learned."""
         met = np.concatenate([self.process(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
         self.forget()
-        self.reprocess(_REPROCESS)
-        self.weigh()
         self.n_blocks += 1
         self.latest = np.concatenate([self.latest, X])[-max(REFERENCE, EPISODE * BLOCK) :]
         if self.n_blocks % EPISODE == 0:
+            self.weigh()
             self.insert(self.probe.result(), _INSERTIONS)
             self.probe = self.begin_probe(self.latest[-EPISODE * BLOCK :], _INSERTIONS)
+        self.reprocess(_REPROCESS)
         return met
+
+    def finish(self) -> None:
+        """Some sweeps over all samples kept, for a machine that is to be used and learns no more."""
+        for _ in range(_FINISHING):
+            self.weigh()
+            self.reprocess(-(-len(self.kept) // BLOCK))
+
+    def copy(self) -> OnlineMachine:
+        """Another machine in the same state; what goes on beside is not waited for, and belongs to both."""
+        twin = copy(self)
+        twin.kept, twin.active = self.kept.copy(), self.active.copy()
+        return twin
 
     def process(self, X: Array, codes: Array, ids: Array) -> Array:
         """Test and train, one sample after the other; of samples that are kept already the duals go on.

@@ -135,9 +135,10 @@ def probe_bytes(sizes: OnlineSizes) -> int:
 
 
 def sample_bytes(sizes: OnlineSizes) -> int:
-    """A sample as kept, with room to grow; as support of a probe, gathered and scanned; and as saved."""
+    """A sample as kept, with room to grow; as support of a probe, gathered and scanned; or as copied."""
     d, K = sizes.n_features, sizes.n_outputs
     kept = int(_SPARE * _F * (d + K + 4)) + _F * d  # the rows are copied when they grow
     support = _F * (d + 2 * K) + 4 * d + _F * K
     tables = component_bytes(1000, d, K, sizes.map, sizes.n_gammas) // 1000 + 2 * _F * d if sizes.componentwise else 0
-    return kept + support + tables + _F * 6
+    copy = _F * (d + K + 4)  # when a stream ends
+    return kept + max(support + tables, copy) + _F * 6

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import ArrayLike
 
@@ -20,7 +20,7 @@ from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
-from mllkm_scale.online.sources import Samples
+from mllkm_scale.online.sources import Chunk, Samples
 from mllkm_scale.online.workers import worker_bytes_of
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
@@ -67,6 +67,7 @@ def stream(
     overwrite: bool = False,
     listener: Listener | None = None,
     should_stop: Callable[[], bool] | None = None,
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     checkpoint_s: float = 30.0,
     held_bytes: int = 0,
     **params: Any,
@@ -92,6 +93,8 @@ def stream(
         Is told every `Event`.
     should_stop : callable, optional
         Asked after each chunk; when it returns true, a checkpoint is written, and InterruptedTraining raised.
+    waiting : callable
+        Makes the context in which the next chunk is waited for; a KeyboardInterrupt there ends the stream likewise.
     checkpoint_s : float
         Seconds from one checkpoint to the next.
     held_bytes : int
@@ -124,7 +127,7 @@ def stream(
         tell = broadcast(listener, own, None if folder is None else folder.record)
         learner = OnlineLearner(settings, online, classes, held_bytes=held_bytes)
         stack.callback(learner.close)
-        streaming = Streaming(learner, samples, tell, folder, should_stop, checkpoint_s)
+        streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s)
         if client is not None:
             from mllkm_scale.cluster.enlist import enlisted
 
@@ -135,7 +138,6 @@ def stream(
                     None,
                     timeout_s=settings.worker_timeout,
                     worker_bytes=lambda threads: worker_bytes_of(learner, threads),
-                    poll=streaming.poll,
                     notify=lambda text: tell(Notice(text)),
                 )
             )
@@ -152,10 +154,11 @@ class Streaming:
         listener: Listener,
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
+        waiting: Callable[[], AbstractContextManager[None]],
         checkpoint_s: float,
     ) -> None:
         self.learner, self.samples, self.listener, self.folder = learner, samples, listener, folder
-        self.should_stop, self.checkpoint_s = should_stop, checkpoint_s
+        self.should_stop, self.waiting, self.checkpoint_s = should_stop, waiting, checkpoint_s
         self.history: list[Streamed] = []
         self.started_s = self.saved_s = time.perf_counter()
         self.told_s = -math.inf
@@ -169,12 +172,12 @@ class Streaming:
             self.folder.clear()
         learner, self.n_before = self.learner, self.learner.n_seen
         self.listener(Phase("stream", f"{self.samples.name}, from sample {self.n_before:,}"))
-        for chunk in self.samples.chunks(skip=self.n_before):
+        chunks = self.samples.chunks(skip=self.n_before)
+        while (chunk := self.next_of(chunks)) is not None:
             self.require_budget(chunk.X.shape[1])
             learner.learn(chunk.X, chunk.y, chunk.ids, new=chunk.new)
-            if self.asked_to_stop():
-                self.checkpoint()
-                raise InterruptedTraining(f"the stream was interrupted after {learner.n_seen:,} samples: {self.kept()}")
+            if self.should_stop is not None and self.should_stop():
+                self.interrupt()
             if time.perf_counter() - self.saved_s >= self.checkpoint_s:
                 self.checkpoint()
         if self.samples.remark:
@@ -188,17 +191,19 @@ class Streaming:
             if self.folder is not None and not self.folder.plan.exists():
                 self.folder.write_json("plan.json", plan.as_dict())
 
-    def asked_to_stop(self) -> bool:
-        return self.should_stop is not None and self.should_stop()
+    def next_of(self, chunks: Iterator[Chunk]) -> Chunk | None:
+        """The next samples, which may have to be waited for."""
+        try:
+            with self.waiting():
+                return next(chunks, None)
+        except KeyboardInterrupt:
+            self.interrupt()
 
-    def poll(self) -> None:
-        """Called while workers are waited for: the block under way would be lost, and with it nothing but its time."""
-        if self.asked_to_stop():
-            raise InterruptedTraining(f"the stream was interrupted: {self.kept()}")
-
-    def kept(self) -> str:
-        there = self.folder is not None and self.folder.checkpoint.exists()
-        return "a checkpoint is kept" if there else "no checkpoint was asked for"
+    def interrupt(self) -> NoReturn:
+        """Between two chunks: nothing is lost."""
+        self.checkpoint()
+        kept = "no folder for a checkpoint was given" if self.folder is None else "the checkpoint is written"
+        raise InterruptedTraining(f"the stream was interrupted after {self.learner.n_seen:,} samples: {kept}")
 
     def after_block(self, learner: OnlineLearner) -> None:
         """A report for each episode: all into the record, some to whoever listens."""
@@ -239,7 +244,7 @@ class Streaming:
     def checkpoint(self) -> None:
         """Save the state; samples that wait are a part of it."""
         self.saved_s = time.perf_counter()
-        if self.folder is None:
+        if self.folder is None or not self.learner.n_seen:
             return
         header, arrays = saved_state(self.learner)
         header |= {"seed": int(self.learner.params.random_state or 0), "elapsed_s": self.elapsed_s()}
@@ -250,6 +255,8 @@ class Streaming:
             header=header,
             arrays=arrays,
         )
+        if self.learner.started is not None:  # so that others can predict with it meanwhile
+            self.learner.model().save(self.folder.model)
 
     def restore(self) -> None:
         """Take up the state and the record of the checkpoint."""
@@ -261,14 +268,11 @@ class Streaming:
         self.elapsed_before_s = header["elapsed_s"]
 
     def finish(self) -> StreamResult:
-        """The model as it is now, and the end of the record; the state is kept, so that more samples may follow."""
+        """The finished model, and the end of the record; the state is kept, so that more samples may follow."""
         learner = self.learner
         self.checkpoint()
-        model = learner.model()
-        kept, gap = 0, math.nan
-        if learner.started is not None:
-            machine = learner.started[1]
-            kept, gap = len(machine.kept), machine.objective().gap
+        model, objective = learner.finished()
+        kept = len(learner.pending) if learner.started is None else len(learner.started[1].kept)
         ended = StreamEnded(
             status="ended",
             n_samples=learner.n_seen,
@@ -276,7 +280,7 @@ class Streaming:
             recent_error=learner.prequential.recent_error,
             n_kernels=model.n_kernels,
             n_kept=kept,
-            gap=gap,
+            gap=math.nan if objective is None else objective.gap,
             samples_per_s=self.samples_per_s(learner.n_seen),
             peak_bytes=peak_bytes(),
             budget_bytes=learner.params.budget_bytes,

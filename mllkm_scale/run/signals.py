@@ -20,6 +20,18 @@ class Interruption:
 
     requested: bool = False
     signal_name: str | None = None
+    waits: bool = False
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A block that only waits, for input perhaps: a signal ends it at once, by KeyboardInterrupt."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
 
 
 @contextmanager
@@ -51,6 +63,8 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         if not state.requested:
             state.signal_name = signal.Signals(number).name
             state.requested = True
+            if state.waits:
+                raise KeyboardInterrupt
             if notify is not None:
                 notify(state.signal_name)
         elif number == signal.SIGINT:

@@ -1,0 +1,207 @@
+"""`mllkm stream`: learn from samples as they come, from a file or from standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
+from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, debug_option
+from mllkm_scale.cli.options import given_stream_parameters, stream_options
+from mllkm_scale.cli.training_run import held_out_of, say_signal, tell_evaluation, to_go_on
+from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.run.events import Listener, Notice
+from mllkm_scale.run.folder import MODEL, RunFolder
+from mllkm_scale.run.progress import MODES, choose_listener
+from mllkm_scale.run.signals import interruption
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.online.sources import Samples
+    from mllkm_scale.params import Params
+
+__all__ = ["stream"]
+
+
+@click.command(short_help="Learn from samples as they come.")
+@click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the stream.")
+@click.option(
+    "--format",
+    type=click.Choice(["hdf5", "zarr", "csv", "tsv", "jsonl"]),
+    help="Format of DATA, where its name does not say; standard input is csv unless said otherwise.",
+)
+@click.option("--classes", metavar="A,B,...", help="All labels that can come. Text: those of the warm-up by default.")
+@click.option("--x", default="X", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the samples.")
+@click.option("--y", default="y", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the labels.")
+@click.option("--passes", type=click.IntRange(1), default=1, show_default=True, help="HDF5, zarr: passes over DATA.")
+@click.option("--shuffle", is_flag=True, help="HDF5, zarr: random order of chunks, and of the rows of each.")
+@click.option("--label-column", metavar="NAME|N", help="Text: column or field of the labels (default: the last).")
+@click.option("--header/--no-header", default=None, help="CSV: whether the first line has names (default: detected).")
+@click.option(
+    "--bad-lines",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    show_default=True,
+    help="Text: what a line that cannot be read does.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the stream of RUN after the samples that it has learned.")
+@click.option("--overwrite", is_flag=True, help="Replace what RUN holds.")
+@click.option(
+    "--checkpoint-every",
+    "checkpoint_s",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the state, and the model as it is, are saved.",
+)
+@click.option(
+    "--progress",
+    type=click.Choice(MODES),
+    default="auto",
+    show_default=True,
+    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.",
+)
+@cluster_options
+@stream_options
+@debug_option
+@click.pass_context
+def stream(
+    context: click.Context,
+    /,
+    data: Path,
+    out: Path,
+    format: str | None,
+    classes: str | None,
+    x: str,
+    y: str,
+    passes: int,
+    shuffle: bool,
+    label_column: str | None,
+    header: bool | None,
+    bad_lines: str,
+    resume: bool,
+    overwrite: bool,
+    checkpoint_s: float,
+    progress: str,
+    **options: Any,
+) -> None:
+    """Learn from the samples of DATA in their order: HDF5, zarr, CSV, JSON lines, or - for standard input.
+
+    Every sample is predicted before it is learned; the share of errors is the prequential error, and RUN/stream.jsonl
+    records it. RUN/model.mllkm is the model as of the last checkpoint, and at the end the last one. What is kept stays
+    within --memory. Ctrl-C or SIGTERM ends the stream with a checkpoint, and --resume goes on from there to the same
+    result, or goes on with a longer DATA. If DATA holds X_test and y_test too, the model is evaluated on them at the
+    end.
+
+    \b
+    Examples:
+      mllkm stream train.h5 --out run --memory 1GB
+      mllkm stream train.h5 --out run --passes 2 --max-kernels 200 --n-components 50
+      mllkm stream train.h5 --out run --window 20000
+      tail -n +2 -f log.csv | mllkm stream - --out run --classes no,yes --no-header
+      mllkm stream events.jsonl --out run --resume
+    """
+    if resume and overwrite:
+        raise click.UsageError("--resume goes on with a stream and --overwrite replaces it: give one of them", context)
+    from mllkm_scale.online import open_samples
+    from mllkm_scale.online import stream as learn
+    from mllkm_scale.online.stream import stream_params
+
+    parameters = given_stream_parameters(context)
+    params, _ = stream_params(parameters)
+    given = None if classes is None else _classes(classes)
+    with ExitStack() as stack:
+        samples = open_samples(
+            data,
+            format=format,
+            classes=given,
+            x=x,
+            y=y,
+            passes=passes,
+            shuffle=shuffle,
+            seed=int(params.random_state or 0),
+            label_column=_column(label_column),
+            header=header,
+            bad_lines=bad_lines,
+        )
+        stack.enter_context(closing(samples))
+        dataset, held_out = _data_sets(data, samples)
+        listener = stack.enter_context(choose_listener(progress))
+        client = stack.enter_context(_client(context, params, listener))
+        stop = stack.enter_context(interruption(say_signal if progress in ("auto", "plain") else None))
+        try:
+            result = learn(
+                samples,
+                classes=_labels_of(dataset) if given is None and dataset is not None else given,
+                client=client,
+                run_dir=out,
+                resume=resume,
+                overwrite=overwrite,
+                listener=listener,
+                should_stop=lambda: stop.requested,
+                waiting=stop.waiting,
+                checkpoint_s=checkpoint_s,
+                **parameters,
+            )
+        except (InterruptedTraining, KeyboardInterrupt) as error:
+            listener.close()
+            ended = str(error) if isinstance(error, InterruptedTraining) else "the stream was interrupted at once"
+            there = RunFolder(out).checkpoint.exists()
+            click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, there)}", err=True)
+            raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
+        if progress != "json":
+            click.echo(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
+        if held_out is not None:
+            from mllkm_scale.model import evaluate
+
+            with held_out:
+                tell_evaluation(evaluate(result.model, held_out), held_out.name, progress)
+
+
+def _data_sets(data: Path, samples: Samples) -> tuple[Dataset | None, Dataset | None]:
+    """The data set that is streamed, and the rows held out of the same file, where there are such."""
+    from mllkm_scale.online import DatasetSamples
+
+    if not isinstance(samples, DatasetSamples):
+        return None, None
+    return samples.dataset, held_out_of(data, samples.dataset)
+
+
+def _labels_of(dataset: Dataset) -> Any:
+    from mllkm_scale.data import encode_labels
+
+    return encode_labels(dataset.labels())[0]
+
+
+def _classes(text: str) -> list[Any]:
+    """Labels with commas between them: numbers if they all are."""
+    words = [word.strip() for word in text.split(",")]
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        return words
+
+
+def _column(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
+
+
+@contextmanager
+def _client(context: click.Context, params: Params, listener: Listener) -> Iterator[Client | None]:
+    spec = cluster_spec(context)
+    if spec is None or spec.kind == "none":
+        yield None
+        return
+    from mllkm_scale.cluster import describe
+
+    listener(Notice(f"waiting for the cluster: {in_words(spec)}"))
+    with open_cluster(spec, params.budget_bytes, params.worker_timeout, context) as client:
+        listener(Notice(f"cluster: {describe(client)}"))
+        yield client
