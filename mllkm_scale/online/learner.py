@@ -115,13 +115,13 @@ class OnlineLearner:
             waiting.y, self.classes = codes_of(waiting.y, classes, 0), classes
         setup = Setup.of(waiting.X[:n], self.classes, self.params)
         machine = self.machine_for(setup, self.beside())
-        first = waiting.take(n)
-        machine.start(setup.prepare(first.X), first.y, first.ids)
+        machine.start(setup.prepare(waiting.X[:n]), waiting.y[:n], waiting.ids[:n])
         if not machine.inserted:
             raise ParameterError(
-                f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {len(first)} samples"
+                f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {n} samples"
                 " from its anchor: use other gammas, or check that the samples differ"
             )
+        waiting.take(n)
         self.started = setup, machine
         self.tell()
 

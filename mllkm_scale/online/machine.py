@@ -109,7 +109,7 @@ class OnlineMachine:
 
     def learn(self, X: Array, codes: Array, ids: Array) -> Array:
         """A block of samples; returns f (b, K) of each as it was before the sample was learned."""
-        met = np.concatenate([self.process(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
+        met = self.process(X, codes, ids)
         self.forget()
         self.n_blocks += 1
         self.latest = np.concatenate([self.latest, X])[-max(REFERENCE, EPISODE * BLOCK) :]
@@ -133,10 +133,11 @@ class OnlineMachine:
         return twin
 
     def process(self, X: Array, codes: Array, ids: Array) -> Array:
-        """Test and train, one sample after the other; of samples that are kept already the duals go on.
+        """Test and train, one sample after the other; of samples that are kept already the duals go on."""
+        return np.concatenate([self.process_distinct(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
 
-        The ids are distinct.
-        """
+    def process_distinct(self, X: Array, codes: Array, ids: Array) -> Array:
+        """Likewise, of samples none of which comes twice."""
         kept, at = self.kept, self.kept.find(ids)
         again, signs = at >= 0, signs_of(codes, self.n_classes)
         duals = self.duals_of(ids)
