@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mllkm_scale.errors import BudgetError, DataError
+from mllkm_scale.errors import BudgetError, DataError, ParameterError
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK
 from mllkm_scale.online.params import OnlineParams
@@ -66,6 +66,22 @@ def test_a_model_is_of_its_moment(digits):
     assert [getattr(model, name).tobytes() for name in ARRAYS] == before
     assert (model.certificate.status, model.certificate.n_train) == ("online", 300)
     assert learner.model().certificate.n_train == 1100
+
+
+def test_finishing_brings_the_gap_down_and_changes_nothing_of_the_state(digits):
+    X, y = digits[0][:90], digits[1][:90]
+    learner = learner_for(range(3))
+    learner.learn(X, y)
+    assert learner.finished()[1] is None  # the warm-up is not over
+    for _ in range(6):  # passes that are shorter than a block: some samples wait twice
+        learner.learn(X, y, np.arange(90), new=False)
+    assert len(learner.pending) > 90
+    before = bits_of(learner)
+    model, objective = learner.finished()
+    assert bits_of(learner) == before
+    assert 0.0 <= objective.gap < learner.started[1].objective().gap
+    assert model.certificate.n_train == 630
+    assert np.mean(model.predict(X) == y) > 0.95
 
 
 def test_every_sample_is_tested_by_the_model_of_those_before_it(digits, at_once):
@@ -201,6 +217,13 @@ def test_a_budget_that_is_too_small_is_refused_at_the_start(digits):
     with pytest.raises(BudgetError, match="too small to keep"):
         learner.learn(*digits)
     assert learner.n_seen == 1100
+
+
+def test_samples_that_do_not_differ_are_refused_at_the_start(digits):
+    learner = learner_for([0, 1, 2])
+    with pytest.raises(ParameterError, match="check that the samples differ"):
+        learner.learn(np.ones((200, 4)), digits[1][:200])
+    assert learner.n_seen == 200
 
 
 def test_whoever_listens_is_told_after_the_start_and_each_block(digits):

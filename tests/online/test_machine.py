@@ -95,7 +95,7 @@ def test_sums_and_limits_hold_after_every_block(blobs, limits):
         objective = machine.objective()
         assert objective.primal == pytest.approx(primal, rel=1e-8)
         assert objective.dual == pytest.approx(dual, rel=1e-8, abs=1e-8 * primal)
-        assert objective.primal >= objective.dual
+        assert objective.primal >= objective.dual - 1e-9 * primal
     if "window" not in limits:
         assert np.mean((machine.active.outputs(X[1300:])[:, 0] > 0) == codes[1300:]) > 0.85
 
@@ -122,7 +122,6 @@ def test_a_sample_that_comes_again_is_kept_once_and_its_dual_goes_on(blobs):
         machine.learn(X[ids], codes[ids], ids)
         assert len(set(machine.kept.ids)) == len(machine.kept)
         assert_sums_are_those_of_the_kept_samples(machine)
-    assert machine.objective().gap < 0.1
     one = machine.kept.ids[:1]
     before, since, f = machine.duals_of(one), machine.n_seen, machine.active.outputs(X[one])
     machine.process(X[one], codes[one], one)
@@ -167,12 +166,13 @@ def test_repeated_passes_come_near_the_optimum_of_samples_and_kernels(blobs, com
     X, codes = blobs[0][:n, :3].copy(), blobs[1][:n]
     machine = machine_for(X, 2, max_kernels=400, componentwise=componentwise)
     machine.start(X[:BLOCK], codes[:BLOCK], np.arange(BLOCK))
-    for _ in range(12):
-        for ids in blocks_of(n):
-            machine.learn(X[ids], codes[ids], ids)
+    for ids in 8 * blocks_of(n):
+        machine.learn(X[ids], codes[ids], ids)
+    for _ in range(5):
+        machine.finish()
     primal, dual = brute_force(machine)
     assert (primal - dual) / primal == pytest.approx(machine.objective().gap, rel=1e-6)
-    assert (primal - dual) / primal < 0.05
+    assert (primal - dual) / primal < 0.04
 
 
 def test_a_machine_that_saw_one_class_alone_still_learns_the_other(blobs):
@@ -182,7 +182,22 @@ def test_a_machine_that_saw_one_class_alone_still_learns_the_other(blobs):
     n = int((codes == 0).sum())
     machine = machine_for(X, 2)
     machine.start(X[:200], codes[:200], np.arange(200))
-    for ids in blocks_of(n + 4 * BLOCK, n - BLOCK):
+    for ids in blocks_of(len(X), n - BLOCK):
         machine.learn(X[ids], codes[ids], ids)
     assert_sums_are_those_of_the_kept_samples(machine)
     assert np.mean((machine.active.outputs(X)[:, 0] > 0) == codes) > 0.8
+
+
+def test_a_copy_goes_its_own_way(blobs):
+    X, codes = blobs
+    machine = machine_for(X, 2)
+    machine.start(X[:200], codes[:200], np.arange(200))
+    first, second = blocks_of(200 + 2 * BLOCK, 200)
+    machine.learn(X[first], codes[first], first)
+    twin, before = machine.copy(), machine.active.outputs(X).tobytes()
+    met = twin.learn(X[second], codes[second], second)
+    twin.finish()
+    assert_sums_are_those_of_the_kept_samples(twin)
+    assert machine.active.outputs(X).tobytes() == before != twin.active.outputs(X).tobytes()
+    assert_sums_are_those_of_the_kept_samples(machine)
+    assert machine.learn(X[second], codes[second], second).tobytes() == met.tobytes()
