@@ -6,7 +6,7 @@ import re
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["format_bytes", "parse_bytes"]
+__all__ = ["format_at_least", "format_bytes", "parse_bytes"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -48,3 +48,13 @@ def format_bytes(size_bytes: int | float) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def format_at_least(size_bytes: int) -> str:
+    """A byte size for people that is enough: rounded up to what its text can tell apart, and to 10 MB.
+
+    >>> format_at_least(291_000_001), format_at_least(1_910_000_000)
+    ('300.0 MB', '2.0 GB')
+    """
+    step = 10**7 if size_bytes < 10**9 - 10**7 else 10**8
+    return format_bytes(-(-size_bytes // step) * step)

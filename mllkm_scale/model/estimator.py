@@ -1,8 +1,8 @@
-"""`MLLKMClassifier`: the scikit-learn estimator, a thin coat over `train`."""
+"""`MLLKMClassifier`: the scikit-learn estimator, a thin coat over `train` and `OnlineLearner`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
+from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.model import Model
-from mllkm_scale.params import changed, defaults
+from mllkm_scale.online.learner import OnlineLearner
+from mllkm_scale.online.look import ONLINE
+from mllkm_scale.online.params import OnlineParams
+from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.params import changed, defaults, resolve
 from mllkm_scale.training import train
 
 __all__ = ["MLLKMClassifier"]
@@ -23,6 +28,16 @@ Array = NDArray[Any]
 
 SKLEARN_BYTES = 110_000_000
 """scikit-learn, and pandas, which it loads where that is installed, as measured: a training without them needs less."""
+
+
+class OfModel:
+    """An attribute that the model of an estimator holds."""
+
+    def __init__(self, read: Callable[[Model], Any]) -> None:
+        self._read = read
+
+    def __get__(self, estimator: MLLKMClassifier | None, owner: type | None = None) -> Any:
+        return self if estimator is None else self._read(estimator.model_)
 
 
 class MLLKMClassifier(ClassifierMixin, BaseEstimator):
@@ -85,6 +100,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         1 prints a line a round.
     preset : {None, "paper"}
         "paper" is the paper's setting; parameters that differ from their defaults win over it.
+    max_samples, window, warm_up : int or None, int or None, int
+        Of `partial_fit` alone: most samples that it keeps, how many samples ago the oldest of them may have come, and
+        the first samples, from which it takes scaling, projection, gammas and C. See `mllkm_scale.online`.
 
     Attributes
     ----------
@@ -110,7 +128,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     status_ : str
         "converged", or the limit that ended training.
     model_ : Model
-        What can be saved and loaded.
+        What can be saved and loaded. After `partial_fit`, it is the machine as it is at that moment.
+    prequential_error_ : float
+        After `partial_fit`: the share of samples that were predicted wrongly before they were learned.
 
     Examples
     --------
@@ -148,6 +168,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         worker_timeout: float = 300.0,
         verbose: int = 0,
         preset: str | None = None,
+        max_samples: int | None = None,
+        window: int | None = None,
+        warm_up: int = 1024,
     ) -> None:
         self.C = C
         self.map = map
@@ -174,6 +197,12 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.worker_timeout = worker_timeout
         self.verbose = verbose
         self.preset = preset
+        self.max_samples = max_samples
+        self.window = window
+        self.warm_up = warm_up
+
+    _model: Model | None = None
+    _learner: OnlineLearner | None = None
 
     def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
@@ -191,27 +220,88 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
             check_classification_targets(labels)
             dataset = Dataset.from_arrays(rows, labels)
-        given = {name: getattr(self, name) for name in defaults()}
-        parameters = changed(given) if self.preset else given
-        client = current_client()
-        result = train(dataset, client=client, preset=self.preset, held_bytes=SKLEARN_BYTES, **parameters)
+        result = train(
+            dataset, client=current_client(), preset=self.preset, held_bytes=SKLEARN_BYTES, **self._parameters()
+        )
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals
         self.n_iter_ = len(result.history)
-        return self._take(result.model)
-
-    def _take(self, model: Model) -> Self:
-        """The fitted attributes that a model holds."""
-        self.model_ = model
-        self.classes_ = model.classes
-        self.anchors_, self.gammas_, self.weights_ = model.anchors, model.gammas, model.weights
-        self.kernel_scale_, self.coef_, self.local_coef_ = model.kernel_scale, model.coef, model.local_coef
-        certificate = model.certificate
-        self.primal_, self.dual_, self.gap_ = certificate.primal, certificate.dual, certificate.gap
-        self.n_open_ = certificate.n_open
-        self.C_, self.local_bias_ = certificate.params["C"], model.family.local_bias
+        self._model, self._learner = result.model, None
+        self.classes_ = result.model.classes
         return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
+
+        The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
+
+        Parameters
+        ----------
+        X : array (n, d)
+        y : array (n,)
+        classes : array (c,), optional
+            All labels that can come; needed in the first call, unless `fit` has seen them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> machine = MLLKMClassifier(warm_up=500)
+        >>> for start in range(0, 1500, 300):
+        ...     machine = machine.partial_fit(X[start : start + 300], y[start : start + 300], classes=range(10))
+        >>> machine.score(X[1500:], y[1500:]) > 0.9, machine.prequential_error_ < 0.1
+        (True, True)
+        """
+        learner = self._learner
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
+        check_classification_targets(labels)
+        if learner is None:
+            classes = getattr(self, "classes_", None) if classes is None else classes
+            if classes is None:
+                raise ParameterError("classes=None: name all labels that can come in the first call of partial_fit")
+            online = OnlineParams(self.max_samples, self.window, self.warm_up)
+            params = resolve(self.preset, **self._parameters())
+            learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
+            self.classes_ = np.unique(classes)
+        elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
+            raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
+        with enlisted_for(learner, current_client()):
+            learner.learn(rows, labels)
+        self._model, self._learner, self.status_ = None, learner, ONLINE
+        return self
+
+    def _parameters(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in defaults()}
+        return changed(given) if self.preset else given
+
+    @property
+    def model_(self) -> Model:
+        """The model; that of a machine that learns online is made when it is asked for."""
+        if self._model is None:
+            if self._learner is None:
+                raise AttributeError("there is no model: call fit or partial_fit first")
+            self._model = self._learner.model()
+        return self._model
+
+    @property
+    def prequential_error_(self) -> float:
+        if self._learner is None:
+            raise AttributeError("there is no prequential error: call partial_fit first")
+        return self._learner.prequential.error
+
+    anchors_ = OfModel(lambda model: model.anchors)
+    gammas_ = OfModel(lambda model: model.gammas)
+    weights_ = OfModel(lambda model: model.weights)
+    kernel_scale_ = OfModel(lambda model: model.kernel_scale)
+    coef_ = OfModel(lambda model: model.coef)
+    local_coef_ = OfModel(lambda model: model.local_coef)
+    primal_ = OfModel(lambda model: model.certificate.primal)
+    dual_ = OfModel(lambda model: model.certificate.dual)
+    gap_ = OfModel(lambda model: model.certificate.gap)
+    n_open_ = OfModel(lambda model: model.certificate.n_open)
+    C_ = OfModel(lambda model: model.certificate.params["C"])
+    local_bias_ = OfModel(lambda model: model.family.local_bias)
 
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""

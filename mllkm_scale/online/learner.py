@@ -2,7 +2,7 @@
 
     warm up   the first samples wait; then scaling, projection, gammas and C are taken from them, and the machine starts
     learn     samples wait until a block of them is there, and are learned together
-    look      the model as it would be now: waiting samples are processed on a copy, so that looking changes nothing
+    look      the model as it would be now: a copy learns the samples that wait, and is finished; nothing changes
 
 So the state is a function of the samples in their order, however they are cut into calls, and however often someone
 looks.
@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.crew import Crew, ThreadCrew
-from mllkm_scale.data.labels import as_label_vector, encode_labels, signs_of
+from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
-from mllkm_scale.online.active import ActiveKernels
 from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import BLOCK, OnlineMachine, OnlineSettings
 from mllkm_scale.online.params import OnlineParams, require_online
@@ -97,6 +97,7 @@ class OnlineLearner:
         Those that come again, and are not `new`, have the `ids` that they had before; they are learned, but do not
         count for the prequential error.
         """
+        require_finite(X, self.n_seen, "the stream", "learn")
         labels = as_label_vector(np.asarray(y), "y")
         if self.classes is not None:
             labels = codes_of(labels, self.classes, self.n_seen)
@@ -134,8 +135,8 @@ class OnlineLearner:
             self.prequential.add(int(block.new.sum()), int((predicted != block.y)[block.new].sum()))
         self.tell()
 
-    def look(self) -> tuple[Setup, ActiveKernels]:
-        """Setup, and kernels with their sums, as if no more samples came; nothing of the state changes."""
+    def finished(self) -> tuple[Setup, OnlineMachine]:
+        """A machine that has learned the samples that wait, too, and is ready to be used; the state does not change."""
         waiting = self.pending
         if not self.n_seen:
             raise DataError("no sample has come yet: learn some before the model is asked for")
@@ -143,34 +144,19 @@ class OnlineLearner:
             if self.started is None:
                 classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
                 setup = Setup.of(waiting.X, classes, self.params)
-                early = self.machine_for(setup, None)
-                early.start(setup.prepare(waiting.X), codes, waiting.ids)
-                return setup, early.active
-            setup, machine = self.started
-            if not len(waiting):
-                return setup, machine.active
-            active, rows = machine.active.copy(), setup.prepare(waiting.X)
-            boxes, duals = np.full(len(rows), setup.C), machine.duals_of(waiting.ids)
-            active.visit(rows, signs_of(waiting.y, len(setup.classes)), boxes, duals)
-            return setup, active
+                machine = self.machine_for(setup, None)
+                machine.start(setup.prepare(waiting.X), codes, waiting.ids)
+                return setup, machine
+            setup, machine = self.started[0], self.started[1].copy()
+            if len(waiting):
+                machine.process(setup.prepare(waiting.X), waiting.y, waiting.ids)
+            machine.finish()
+            return setup, machine
 
     def model(self) -> Model:
-        """The machine as it is now, ready to predict and to be saved."""
-        return model_of(*self.look(), self.params, self.n_seen)
-
-    def finished(self) -> tuple[Model, Objective | None]:
-        """The machine if no more samples come, after some more sweeps, and its P and D; nothing of the state changes.
-
-        P and D (F5) are those of the samples kept and the kernels active; None if the warm-up is not over.
-        """
-        if self.started is None:
-            return self.model(), None
-        setup, machine = self.started[0], self.started[1].copy()
-        with one_blas_thread():
-            if len(self.pending):
-                machine.process(setup.prepare(self.pending.X), self.pending.y, self.pending.ids)
-            machine.finish()
-            return model_of(setup, machine.active, self.params, self.n_seen), machine.objective()
+        """The machine as it is now, ready to predict and to be saved; the state does not change."""
+        setup, machine = self.finished()
+        return model_of(setup, machine.active, self.params, self.n_seen)
 
     def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
         """Where the memory goes; a BudgetError if there is not enough."""
@@ -197,17 +183,35 @@ class OnlineLearner:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="mllkm-probe")
         return self._pool
 
+    def work_with(self, crew: Crew) -> None:
+        """Let others do the probes from now on; one that is under way is waited for."""
+        self.crew = crew
+        if self.started is not None:
+            machine = self.started[1]
+            machine.probe.result()
+            machine.probing = replace(machine.probing, crew=crew, beside=self.beside())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process."""
+        return {name: value for name, value in vars(self).items() if name not in ("crew", "listen", "_pool")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, listen=None, _pool=None)
+        self.work_with(ThreadCrew())
+
     def tell(self) -> None:
         if self.listen is not None:
             self.listen(self)
 
     def close(self) -> None:
-        """End what goes on beside; its result, if that is still needed, is waited for."""
+        """End what goes on beside; its result is waited for, so that learning may go on later."""
+        pool, self._pool = self._pool, None
         if self.started is not None:
-            self.started[1].probe.result()
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+            machine = self.started[1]
+            machine.probe.result()
+            machine.probing = replace(machine.probing, beside=None)
+        if pool is not None:
+            pool.shutdown()
 
 
 def _given(classes: ArrayLike) -> Array:
@@ -225,4 +229,5 @@ def _found(labels: Array) -> tuple[Array, Array]:
             f"all {len(labels)} samples so far have the label {classes[0].item()!r}: give all labels that can come as"
             " classes"
         )
+    check_labels(labels, "the stream's label")
     return classes, codes

@@ -4,9 +4,9 @@
         test      f of every sample, before it is learned
         process   a step of its duals, for every class; those within a margin are kept
         forget    samples by the rule of `KeptSamples`
+        weigh     the best weights for the sums as they are; kernels without a part leave
         reprocess steps on samples kept before, block by block, in random order
     for each episode, which is some blocks, before its last reprocess:
-        weigh     the best weights for the sums as they are; kernels without a part leave
         insert    those kernels of the episode before that violated, worst first, and none that repeat another
         probe     the kernels of all samples of the episode, which goes on beside the next one
 
@@ -51,7 +51,7 @@ _CANDIDATES = 4  # times as many are looked at, to find those that do not repeat
 _WITNESSES = 100  # support vectors on which responses are compared
 _LIGHT = 1e-4  # of the largest part in the machine: a kernel below it leaves
 _FIRST_KERNELS = 100
-_FINISHING = 4  # sweeps
+_FINISHING = 2  # sweeps over all samples kept, before a machine is used
 _FIRST_ROUNDS = 12  # of the start: steps on all samples, weights, and kernels
 
 
@@ -113,8 +113,8 @@ class OnlineMachine:
         self.forget()
         self.n_blocks += 1
         self.latest = np.concatenate([self.latest, X])[-max(REFERENCE, EPISODE * BLOCK) :]
+        self.weigh()
         if self.n_blocks % EPISODE == 0:
-            self.weigh()
             self.insert(self.probe.result(), _INSERTIONS)
             self.probe = self.begin_probe(self.latest[-EPISODE * BLOCK :], _INSERTIONS)
         self.reprocess(_REPROCESS)
@@ -139,8 +139,11 @@ class OnlineMachine:
     def process_distinct(self, X: Array, codes: Array, ids: Array) -> Array:
         """Likewise, of samples none of which comes twice."""
         kept, at = self.kept, self.kept.find(ids)
+        found = np.flatnonzero(at >= 0)
+        at[found[kept.codes[at[found]] != codes[found]]] = -1  # with another label, it is another sample
         again, signs = at >= 0, signs_of(codes, self.n_classes)
-        duals = self.duals_of(ids)
+        duals = np.zeros((len(X), self.n_outputs))
+        duals[again] = kept.duals[at[again]]
         met, outputs = self.active.visit(X, signs, np.full(len(X), self.settings.C), duals)
         margins, since = (signs * outputs).min(axis=1), self.n_seen + np.arange(len(X))
         kept.duals[at[again]], kept.margins[at[again]] = duals[again], margins[again]
@@ -228,13 +231,6 @@ class OnlineMachine:
     def support(self) -> Array:
         """Positions of the kept samples that have a dual."""
         return np.flatnonzero(self.kept.duals.any(axis=1))
-
-    def duals_of(self, ids: Array) -> Array:
-        """Duals (n, K) of these samples, zero for those that are not kept."""
-        at = self.kept.find(ids)
-        duals = np.zeros((len(ids), self.n_outputs))
-        duals[at >= 0] = self.kept.duals[at[at >= 0]]
-        return duals
 
     def signed_duals(self, at: Array) -> Array:
         """alpha y of the kept samples at these positions, (n, K)."""

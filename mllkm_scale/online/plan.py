@@ -16,7 +16,7 @@ from mllkm_scale.online.machine import BLOCK, EPISODE, REFERENCE
 from mllkm_scale.run.plan import BASE_BYTES
 from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes
-from mllkm_scale.units import format_bytes
+from mllkm_scale.units import format_at_least, format_bytes
 
 __all__ = ["LEAST_SAMPLES", "USUAL_KERNELS", "USUAL_SAMPLES", "OnlinePlan", "OnlineSizes", "plan_online"]
 
@@ -92,11 +92,10 @@ def plan_online(sizes: OnlineSizes, budget_bytes: int, held_bytes: int = 0) -> O
     least_samples = min(wanted, max(LEAST_SAMPLES, sizes.warm_up)) if sizes.max_samples is None else wanted
     least = int(1.1 * (used + least_samples * each))
     if budget_bytes < least:
-        shown = 10**7 if least < 10**9 else 10**8  # what a text of a size can tell apart
         raise BudgetError(
             f"memory_budget={format_bytes(budget_bytes)} is too small to keep {least_samples} samples of"
             f" {sizes.n_features} features and {sizes.max_kernels} kernels: at least"
-            f" {format_bytes(-(-least // shown) * shown)} is needed (or smaller max_kernels, max_samples or warm_up)"
+            f" {format_at_least(least)} is needed (or smaller max_kernels, max_samples or warm_up)"
         )
     n = min(wanted, int(budget_bytes / 1.1 - used) // each)
     rows.append(("samples", n * each, f"{n} of them, as kept, probed and saved"))

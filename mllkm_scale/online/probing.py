@@ -105,6 +105,13 @@ class Probing:
         future = self.beside.submit(alone)
         return Probe(future.result, lambda: future.cancel() or wait([future]))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without those who do the work: they belong to this process."""
+        return {name: value for name, value in vars(self).items() if name not in ("crew", "beside")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, crew=ThreadCrew(), beside=None)
+
     def work(self, n_anchors: int, signed_duals: Array) -> float:
         """Multiply-adds of a probe, about."""
         n_features, n_duals = self.n_features, int(np.count_nonzero(signed_duals))
@@ -129,6 +136,9 @@ class Probe:
         if self._found is None:
             self._found = self._finish()
         return self._found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_found": self.result()}
 
     def close(self) -> None:
         """End it early."""

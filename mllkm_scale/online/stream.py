@@ -17,11 +17,12 @@ from mllkm_scale import __version__
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
+from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources import Chunk, Samples
-from mllkm_scale.online.workers import worker_bytes_of
+from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
 from mllkm_scale.run.events import Listener, Notice, Phase, Streamed, StreamEnded
@@ -128,19 +129,8 @@ def stream(
         learner = OnlineLearner(settings, online, classes, held_bytes=held_bytes)
         stack.callback(learner.close)
         streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s)
-        if client is not None:
-            from mllkm_scale.cluster.enlist import enlisted
-
-            learner.crew = stack.enter_context(
-                enlisted(
-                    client,
-                    None if folder is None else folder.path,
-                    None,
-                    timeout_s=settings.worker_timeout,
-                    worker_bytes=lambda threads: worker_bytes_of(learner, threads),
-                    notify=lambda text: tell(Notice(text)),
-                )
-            )
+        where = None if folder is None else folder.path
+        stack.enter_context(enlisted_for(learner, client, where, lambda text: tell(Notice(text))))
         return streaming.run(resume)
 
 
@@ -271,16 +261,16 @@ class Streaming:
         """The finished model, and the end of the record; the state is kept, so that more samples may follow."""
         learner = self.learner
         self.checkpoint()
-        model, objective = learner.finished()
-        kept = len(learner.pending) if learner.started is None else len(learner.started[1].kept)
+        setup, machine = learner.finished()
+        model = model_of(setup, machine.active, learner.params, learner.n_seen)
         ended = StreamEnded(
             status="ended",
             n_samples=learner.n_seen,
             error=learner.prequential.error,
             recent_error=learner.prequential.recent_error,
             n_kernels=model.n_kernels,
-            n_kept=kept,
-            gap=math.nan if objective is None else objective.gap,
+            n_kept=len(machine.kept),
+            gap=machine.objective().gap,
             samples_per_s=self.samples_per_s(learner.n_seen),
             peak_bytes=peak_bytes(),
             budget_bytes=learner.params.budget_bytes,

@@ -1,7 +1,13 @@
-"""What a dask worker needs that probes the kernels of a stream."""
+"""Dask workers that probe the kernels of a stream: how they are enlisted, and what each of them needs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.data.labels import n_outputs
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK, EPISODE
@@ -10,7 +16,38 @@ from mllkm_scale.online.setup import sizes_of_stream
 from mllkm_scale.run.sizes import Sizes
 from mllkm_scale.run.worker_plan import WORKER_BASE_BYTES, worker_rows
 
-__all__ = ["worker_bytes_of"]
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+
+__all__ = ["enlisted_for", "worker_bytes_of"]
+
+
+@contextmanager
+def enlisted_for(
+    learner: OnlineLearner,
+    client: Client | None,
+    run_dir: Path | None = None,
+    notify: Callable[[str], None] | None = None,
+) -> Iterator[None]:
+    """A block in which the workers of the client, if there is one, do those probes that are worth it."""
+    if client is None:
+        yield
+        return
+    from mllkm_scale.cluster.enlist import enlisted
+
+    with enlisted(
+        client,
+        run_dir,
+        None,
+        timeout_s=learner.params.worker_timeout,
+        worker_bytes=lambda threads: worker_bytes_of(learner, threads),
+        notify=notify or (lambda text: None),
+    ) as crew:
+        learner.work_with(crew)
+        try:
+            yield
+        finally:
+            learner.work_with(ThreadCrew())
 
 
 def worker_bytes_of(learner: OnlineLearner, threads: int) -> int:

@@ -26,7 +26,7 @@ from mllkm_scale.run.pass_bytes import (
 )
 from mllkm_scale.run.sizes import Sizes, sizes_of
 from mllkm_scale.run.worker_plan import worker_rows
-from mllkm_scale.units import format_bytes
+from mllkm_scale.units import format_at_least, format_bytes
 
 __all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for"]
 
@@ -149,7 +149,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     if budget_bytes < least:
         raise BudgetError(
             f"memory_budget={format_bytes(budget_bytes)} is too small for {n} x {sizes.n_features_in} samples:"
-            f" at least {format_bytes(-(-least // 10**7) * 10**7)} is needed (or fewer threads, components or anchors)"
+            f" at least {format_at_least(least)} is needed (or fewer threads, components or anchors)"
         )
     room = data_bytes <= 0.5 * (budget_bytes - least_for(_PLANNED_THREADS))
     in_memory = room and data_bytes <= budget_bytes - least

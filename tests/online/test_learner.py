@@ -72,29 +72,31 @@ def test_finishing_brings_the_gap_down_and_changes_nothing_of_the_state(digits):
     X, y = digits[0][:90], digits[1][:90]
     learner = learner_for(range(3))
     learner.learn(X, y)
-    assert learner.finished()[1] is None  # the warm-up is not over
+    assert learner.started is None  # the warm-up is not over
+    assert np.mean(learner.model().predict(X) == y) > 0.95
     for _ in range(6):  # passes that are shorter than a block: some samples wait twice
         learner.learn(X, y, np.arange(90), new=False)
     assert len(learner.pending) > 90
     before = bits_of(learner)
-    model, objective = learner.finished()
+    _, machine = learner.finished()
     assert bits_of(learner) == before
-    assert 0.0 <= objective.gap < learner.started[1].objective().gap
-    assert model.certificate.n_train == 630
-    assert np.mean(model.predict(X) == y) > 0.95
+    assert 0.0 <= machine.objective().gap < learner.started[1].objective().gap
+    assert learner.model().certificate.n_train == 630
+    assert np.mean(learner.model().predict(X) == y) > 0.95
 
 
-def test_every_sample_is_tested_by_the_model_of_those_before_it(digits, at_once):
+def test_every_sample_is_tested_by_the_machine_of_those_before_it(digits, at_once):
     X, y = digits
     learner, wrong, expected, met = learner_for(), [], [], []
     learner.learn(X[:150], y[:150])
-    machine = learner.started[1]
-    learn = machine.learn
+    setup, machine = learner.started
+    one_by_one, learn = machine.copy(), machine.learn
     machine.learn = lambda *block: met.append(learn(*block)) or met[-1]
     for i in range(150, 150 + BLOCK):
-        model = learner.model()
-        expected.append(model.decision_function(X[i : i + 1])[0])
-        wrong.append(model.predict(X[i : i + 1])[0] != y[i])
+        row = setup.prepare(X[i : i + 1])
+        expected.append(one_by_one.active.outputs(row)[0])
+        wrong.append(expected[-1].argmax() != y[i])
+        one_by_one.process(row, y[i : i + 1], np.array([i]))
         learner.learn(X[i : i + 1], y[i : i + 1])
     np.testing.assert_allclose(met[0], expected, atol=1e-8)
     assert learner.prequential.tested == BLOCK

@@ -123,11 +123,11 @@ def test_a_sample_that_comes_again_is_kept_once_and_its_dual_goes_on(blobs):
         assert len(set(machine.kept.ids)) == len(machine.kept)
         assert_sums_are_those_of_the_kept_samples(machine)
     one = machine.kept.ids[:1]
-    before, since, f = machine.duals_of(one), machine.n_seen, machine.active.outputs(X[one])
+    before, since, f = machine.kept.duals[:1].copy(), machine.n_seen, machine.active.outputs(X[one])
     machine.process(X[one], codes[one], one)
     diagonal = machine.active.kernels.diagonals(X[one])[0] @ machine.active.weights
     step = (1.0 - signs_of(codes[one], 2) * f) / diagonal
-    np.testing.assert_allclose(machine.duals_of(one), np.clip(before + step, 0.0, 1.0), atol=1e-9)
+    np.testing.assert_allclose(machine.kept.duals[:1], np.clip(before + step, 0.0, 1.0), atol=1e-9)
     assert machine.kept.since[0] == since  # and it is young again
 
 
