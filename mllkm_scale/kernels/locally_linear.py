@@ -220,7 +220,8 @@ class ComponentKernels(LocallyLinearKernels):
     def features(self, X: Array) -> Array:
         phi = np.empty((len(X), len(self), self.n_features + 1))
         offsets = X[:, None, :] - self.anchors
-        H = bumps(self.map, offsets * offsets, self.gammas[:, None])
+        H = offsets * offsets
+        bumps(self.map, H, self.gammas[:, None], out=H)
         np.mean(H, axis=2, out=phi[:, :, -1])
         phi[:, :, -1] *= np.sqrt(self.local_bias)
         np.multiply(H, offsets, out=phi[:, :, :-1])

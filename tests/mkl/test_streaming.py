@@ -72,8 +72,8 @@ def look_and_scan(n_duals):
     return len(seen.support)
 
 with one_blas_thread(), Dataset.open(path, y=None) as data:
-    anchors = Dataset.from_arrays(data.part(0, 64))
-    grid = KernelGrid(Family("gaussian", componentwise), anchors, np.array([0.005]), np.ones((64, 1)))
+    anchors = Dataset.from_arrays(data.part(0, 8))
+    grid = KernelGrid(Family("gaussian", componentwise), anchors, np.array([0.005]), np.ones((8, 1)))
     scanner = Scanner(grid, support_bytes=16_000_000, scratch_dir=folder)
     machine = SequentialMKL(data, signs, grid, scanner, ThreadCrew(), None, Settings())
     look_and_scan(30_000)
