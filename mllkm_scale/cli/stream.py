@@ -12,8 +12,8 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, debug_option
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
-from mllkm_scale.cli.training_run import held_out_of, say_signal, tell_evaluation, to_go_on
-from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.cli.training_run import OwnCheckpoint, held_out_of, say_signal, tell_evaluation, to_go_on
+from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL, RunFolder
 from mllkm_scale.run.progress import MODES, choose_listener
@@ -117,6 +117,7 @@ def stream(
     parameters = given_stream_parameters(context)
     params, _ = stream_params(parameters)
     given = None if classes is None else _classes(classes)
+    checkpoint = OwnCheckpoint(RunFolder(out).checkpoint, resume)
     with ExitStack() as stack:
         samples = open_samples(
             data,
@@ -153,9 +154,13 @@ def stream(
         except (InterruptedTraining, KeyboardInterrupt) as error:
             listener.close()
             ended = str(error) if isinstance(error, InterruptedTraining) else "the stream was interrupted at once"
-            there = RunFolder(out).checkpoint.exists()
-            click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, there)}", err=True)
+            click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, checkpoint.is_ours())}", err=True)
             raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
+        except ClusterError as error:
+            listener.close()
+            if not checkpoint.is_ours():
+                raise
+            raise ClusterError(f"{error}; to go on: {to_go_on(context, True)}") from error
         if progress != "json":
             click.echo(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
         if held_out is not None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
-__all__ = ["TrainingRun", "held_out_of", "open_data", "say_signal", "tell_evaluation", "to_go_on"]
+__all__ = ["OwnCheckpoint", "TrainingRun", "held_out_of", "open_data", "say_signal", "tell_evaluation", "to_go_on"]
 
 STDERR = 2
 STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
@@ -115,7 +115,7 @@ class TrainingRun:
         if self.uses_cluster:
             self.require_possible(self.plan(dataset))
         params = resolve(**self.settings())
-        checkpoint = _Checkpoint(RunFolder(self.run).checkpoint, self.resume)
+        checkpoint = OwnCheckpoint(RunFolder(self.run).checkpoint, self.resume)
         with ExitStack() as stack:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
             # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
@@ -213,7 +213,7 @@ def held_out_of(data: Path, dataset: Dataset) -> Dataset | None:
         return held_out  # opens again when it is read
 
 
-class _Checkpoint:
+class OwnCheckpoint:
     """Whether the checkpoint of the run folder is of this training, or still the one that it was to replace."""
 
     def __init__(self, path: Path, resumed: bool) -> None:

@@ -29,6 +29,9 @@ Array = NDArray[Any]
 SKLEARN_BYTES = 110_000_000
 """scikit-learn, and pandas, which it loads where that is installed, as measured: a training without them needs less."""
 
+# What a machine that learns online does not have.
+_OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
+
 
 class OfModel:
     """An attribute that the model of an estimator holds."""
@@ -204,6 +207,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     _model: Model | None = None
     _learner: OnlineLearner | None = None
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None or self._learner is not None
+
     def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
@@ -263,11 +269,13 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             online = OnlineParams(self.max_samples, self.window, self.warm_up)
             params = resolve(self.preset, **self._parameters())
             learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
-            self.classes_ = np.unique(classes)
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
         with enlisted_for(learner, current_client()):
             learner.learn(rows, labels)
+        for name in _OF_FIT:
+            self.__dict__.pop(name, None)
+        self.classes_ = np.asarray(learner.classes)
         self._model, self._learner, self.status_ = None, learner, ONLINE
         return self
 

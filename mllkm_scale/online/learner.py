@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -205,13 +206,12 @@ class OnlineLearner:
 
     def close(self) -> None:
         """End what goes on beside; its result is waited for, so that learning may go on later."""
-        pool, self._pool = self._pool, None
-        if self.started is not None:
-            machine = self.started[1]
-            machine.probe.result()
-            machine.probing = replace(machine.probing, beside=None)
-        if pool is not None:
-            pool.shutdown()
+        with self._pool or nullcontext():
+            self._pool = None
+            if self.started is not None:
+                machine = self.started[1]
+                machine.probing = replace(machine.probing, beside=None)
+                machine.probe.result()
 
 
 def _given(classes: ArrayLike) -> Array:

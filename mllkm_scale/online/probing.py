@@ -124,6 +124,7 @@ class Probe:
     def __init__(self, finish: Callable[[], Candidates], close: Callable[[], object] = lambda: None) -> None:
         self._finish, self._close = finish, close
         self._found: Candidates | None = None
+        self._failure: Exception | None = None
 
     @classmethod
     def done(cls, found: Candidates) -> Probe:
@@ -132,13 +133,19 @@ class Probe:
         return probe
 
     def result(self) -> Candidates:
-        """Waits for it; asked for again, the same."""
+        """Waits for it; asked for again, the same, also if it has failed."""
+        if self._failure is not None:
+            raise self._failure
         if self._found is None:
-            self._found = self._finish()
+            try:
+                self._found = self._finish()
+            except Exception as failure:
+                self._failure = failure
+                raise
         return self._found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_found": self.result()}
+        return {"_found": self.result(), "_failure": None}
 
     def close(self) -> None:
         """End it early."""

@@ -25,7 +25,7 @@ from mllkm_scale.online.params import SHARED
 from mllkm_scale.online.pending import Pending
 from mllkm_scale.online.prequential import Prequential
 from mllkm_scale.online.probing import Candidates, Probe
-from mllkm_scale.online.setup import Setup
+from mllkm_scale.online.setup import Setup, codes_of
 
 __all__ = ["fingerprint", "restore", "saved_state"]
 
@@ -83,7 +83,10 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
         learner.prequential = Prequential(header["tested"], header["errors"])
         learner.prequential.recent.extend((n, errors) for n, errors in header["recent"])
         learner.pending = Pending(**_under("pending_", arrays))
-        learner.classes = arrays.get("classes", learner.classes)
+        if "classes" in arrays:
+            learner.classes = arrays["classes"]
+        elif learner.classes is not None:  # they were not given when these samples came
+            learner.pending.y = codes_of(learner.pending.y, learner.classes, 0)
         if header["started"] and learner.classes is not None:
             setup = _setup(learner.classes, header, arrays)
             learner.started = setup, _machine(learner, setup, header, arrays)

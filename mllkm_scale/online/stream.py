@@ -21,7 +21,7 @@ from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
-from mllkm_scale.online.sources import Chunk, Samples
+from mllkm_scale.online.sources import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
@@ -93,7 +93,8 @@ def stream(
     listener : callable, optional
         Is told every `Event`.
     should_stop : callable, optional
-        Asked after each chunk; when it returns true, a checkpoint is written, and InterruptedTraining raised.
+        Asked after each chunk, or a thousand samples of it; when it returns true, a checkpoint is written, and
+        InterruptedTraining raised.
     waiting : callable
         Makes the context in which the next chunk is waited for; a KeyboardInterrupt there ends the stream likewise.
     checkpoint_s : float
@@ -158,28 +159,34 @@ class Streaming:
     def run(self, resume: bool) -> StreamResult:
         if resume:
             self.restore()
-        elif self.folder is not None:
-            self.folder.clear()
-        learner, self.n_before = self.learner, self.learner.n_seen
+        self.n_before = self.learner.n_seen
         self.listener(Phase("stream", f"{self.samples.name}, from sample {self.n_before:,}"))
         chunks = self.samples.chunks(skip=self.n_before)
         while (chunk := self.next_of(chunks)) is not None:
-            self.require_budget(chunk.X.shape[1])
-            learner.learn(chunk.X, chunk.y, chunk.ids, new=chunk.new)
-            if self.should_stop is not None and self.should_stop():
-                self.interrupt()
-            if time.perf_counter() - self.saved_s >= self.checkpoint_s:
-                self.checkpoint()
+            if not self.learner.n_seen:
+                self.begin(chunk.X.shape[1])
+            self.learn(chunk)
         if self.samples.remark:
             self.listener(Notice(self.samples.remark))
         return self.finish()
 
-    def require_budget(self, n_features: int) -> None:
-        """Refuse a budget that is too small before anything is learned."""
-        if not self.history and self.learner.started is None and self.learner.classes is not None:
-            plan = self.learner.plan(n_features, len(self.learner.classes))
-            if self.folder is not None and not self.folder.plan.exists():
-                self.folder.write_json("plan.json", plan.as_dict())
+    def begin(self, n_features: int) -> None:
+        """Refuse a budget that is too small before anything is learned, or lost of what the folder holds."""
+        n_classes = 2 if self.learner.classes is None else len(self.learner.classes)
+        self.learner.plan(n_features, n_classes)
+        if self.folder is not None:
+            self.folder.clear()
+        self.plan(n_features, n_classes)
+
+    def learn(self, chunk: Chunk) -> None:
+        """Samples of a chunk, which may be a large one, with an ear for who wants to stop."""
+        for start in range(0, len(chunk), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            self.learner.learn(chunk.X[part], chunk.y[part], chunk.ids[part], new=chunk.new)
+            if self.should_stop is not None and self.should_stop():
+                self.interrupt()
+            if time.perf_counter() - self.saved_s >= self.checkpoint_s:
+                self.checkpoint()
 
     def next_of(self, chunks: Iterator[Chunk]) -> Chunk | None:
         """The next samples, which may have to be waited for."""
@@ -190,7 +197,9 @@ class Streaming:
             self.interrupt()
 
     def interrupt(self) -> NoReturn:
-        """Between two chunks: nothing is lost."""
+        """Between two samples: nothing is lost."""
+        if not self.learner.n_seen:
+            raise InterruptedTraining("the stream was interrupted before its first sample")
         self.checkpoint()
         kept = "no folder for a checkpoint was given" if self.folder is None else "the checkpoint is written"
         raise InterruptedTraining(f"the stream was interrupted after {self.learner.n_seen:,} samples: {kept}")
@@ -198,9 +207,11 @@ class Streaming:
     def after_block(self, learner: OnlineLearner) -> None:
         """A report for each episode: all into the record, some to whoever listens."""
         assert learner.started is not None
-        machine = learner.started[1]
+        setup, machine = learner.started
         if machine.n_blocks % EPISODE:
             return
+        if not machine.n_blocks:
+            self.plan(setup.preprocessor.n_features_in, len(setup.classes))
         now = time.perf_counter()
         report = Streamed(
             number=machine.n_seen,
@@ -223,6 +234,13 @@ class Streaming:
         if now - self.told_s >= _TELL_S:
             self.told_s = now
             self.listener(report)
+
+    def plan(self, n_features: int, n_classes: int) -> dict[str, Any]:
+        """Where the memory goes; so it stands in the folder."""
+        plan = self.learner.plan(n_features, n_classes).as_dict()
+        if self.folder is not None:
+            self.folder.write_json("plan.json", plan)
+        return plan
 
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.perf_counter() - self.started_s
@@ -282,7 +300,7 @@ class Streaming:
                 "version": __version__,
                 "data": {"name": self.samples.name, "features": model.n_features_in},
                 "parameters": dict(model.certificate.params) | vars(learner.online),
-                "plan": learner.plan(model.n_features_in, len(model.classes)).as_dict(),
+                "plan": self.plan(model.n_features_in, len(model.classes)),
                 "result": vars(ended),
             }
             self.folder.write_json("run.json", record)
