@@ -87,14 +87,21 @@ class Probing:
             scanner = Scanner(grid, crew, scan_dtype(_PRECISION_TOL, self.family.componentwise))
             return scanner.start(lambda: (support, signed_duals), count)
 
+        def end(scan: Scan) -> None:
+            scan.close()
+            scan.scanner.scales.drop()  # they are of this probe alone
+
         def finish(scan: Scan) -> Candidates:
-            found = scan.result()
+            try:
+                found = scan.result()
+            finally:
+                end(scan)
             kernels = scan.scanner.grid.take(found.ids[found.values > threshold])
             return Candidates(kernels.anchors, kernels.gammas, kernels.scales)
 
         if remote:
             scan = start()
-            return Probe(lambda: finish(scan), scan.close)
+            return Probe(lambda: finish(scan), lambda: end(scan))
         if self.beside is None:
             return Probe(lambda: finish(start()))
 
