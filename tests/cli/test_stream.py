@@ -86,17 +86,8 @@ def test_text_is_learned_to_the_bits_of_hdf5(
 
 
 def test_without_classes_the_labels_of_a_text_are_text(mllkm: Run, folder: Path, tmp_path: Path) -> None:
-    words = [
-        "stream",
-        folder / "digits.csv",
-        "--out",
-        tmp_path / "run",
-        "--label-column",
-        "digit",
-        "--progress",
-        "json",
-    ]
-    result = mllkm(*words, *SMALL)
+    options = ["--label-column", "digit", "--progress", "json"]
+    result = mllkm("stream", folder / "digits.csv", "--out", tmp_path / "run", *options, *SMALL)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     events = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]

@@ -50,6 +50,7 @@ def test_overwrite_removes_the_files_of_the_training_and_no_others(tmp_path: Pat
         "model.mllkm",
         "checkpoint.npz",
         "history.jsonl",
+        "stream.jsonl",
         "plan.json",
         "run.json",
         "run.log",

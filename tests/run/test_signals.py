@@ -26,6 +26,26 @@ def test_a_ctrl_c_after_the_first_signal_ends_at_once(first: signal.Signals) -> 
     assert stop.signal_name == first.name
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_wait_at_once(number: signal.Signals) -> None:
+    heard: list[str] = []
+    with interruption(heard.append) as stop:
+        with pytest.raises(KeyboardInterrupt), stop.waiting():
+            signal.raise_signal(number)
+        assert (stop.requested, stop.signal_name, stop.waits) == (True, number.name, False)
+        with pytest.raises(KeyboardInterrupt), stop.waiting():  # what is asked to stop does not begin to wait
+            pytest.fail("it waits")
+    assert heard == []  # there is no safe point to wait for, and so nothing to say
+
+
+def test_between_two_waits_a_signal_only_sets_the_flag() -> None:
+    with interruption() as stop:
+        with stop.waiting():
+            assert stop.waits
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.requested
+
+
 def test_a_second_sigterm_changes_nothing() -> None:
     heard: list[str] = []
     with interruption(heard.append) as stop:
