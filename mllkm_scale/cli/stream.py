@@ -12,7 +12,14 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, debug_option
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
-from mllkm_scale.cli.training_run import OwnCheckpoint, held_out_of, say_signal, tell_evaluation, to_go_on
+from mllkm_scale.cli.training_run import (
+    OwnCheckpoint,
+    held_out_of,
+    require_folder,
+    say_signal,
+    tell_evaluation,
+    to_go_on,
+)
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL, RunFolder
@@ -39,6 +46,13 @@ __all__ = ["stream"]
 @click.option("--classes", metavar="A,B,...", help="All labels that can come. Text: those of the warm-up by default.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the labels.")
+@click.option(
+    "--prepare-from",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="HDF5, zarr: samples like those that will come (DATA itself, perhaps), from which scaling, projection and"
+    " gammas are taken (default: the first samples).",
+)
 @click.option("--passes", type=click.IntRange(1), default=1, show_default=True, help="HDF5, zarr: passes over DATA.")
 @click.option("--shuffle", is_flag=True, help="HDF5, zarr: random order of chunks, and of the rows of each.")
 @click.option("--label-column", metavar="NAME|N", help="Text: column or field of the labels (default: the last).")
@@ -81,6 +95,7 @@ def stream(
     classes: str | None,
     x: str,
     y: str,
+    prepare_from: Path | None,
     passes: int,
     shuffle: bool,
     label_column: str | None,
@@ -104,12 +119,13 @@ def stream(
     Examples:
       mllkm stream train.h5 --out run --memory 1GB
       mllkm stream train.h5 --out run --passes 2 --max-kernels 200 --n-components 50
-      mllkm stream train.h5 --out run --window 20000
+      mllkm stream train.h5 --out run --window 20000 --prepare-from train.h5
       tail -n +2 -f log.csv | mllkm stream - --out run --classes no,yes --no-header
       mllkm stream events.jsonl --out run --resume
     """
     if resume and overwrite:
         raise click.UsageError("--resume goes on with a stream and --overwrite replaces it: give one of them", context)
+    from mllkm_scale.data import Dataset
     from mllkm_scale.online import open_samples
     from mllkm_scale.online import stream as learn
     from mllkm_scale.online.stream import stream_params
@@ -117,6 +133,7 @@ def stream(
     parameters = given_stream_parameters(context)
     params, _ = stream_params(parameters)
     given = None if classes is None else _classes(classes)
+    require_folder(out, resume, overwrite)  # before a cluster is waited for
     checkpoint = OwnCheckpoint(RunFolder(out).checkpoint, resume)
     with ExitStack() as stack:
         samples = open_samples(
@@ -134,6 +151,7 @@ def stream(
         )
         stack.enter_context(closing(samples))
         dataset, held_out = _data_sets(data, samples)
+        like = None if prepare_from is None else stack.enter_context(Dataset.open(prepare_from, x, None))
         listener = stack.enter_context(choose_listener(progress))
         client = stack.enter_context(_client(context, params, listener))
         stop = stack.enter_context(interruption(say_signal if progress in ("auto", "plain") else None))
@@ -141,6 +159,7 @@ def stream(
             result = learn(
                 samples,
                 classes=_labels_of(dataset) if given is None and dataset is not None else given,
+                like=like,
                 client=client,
                 run_dir=out,
                 resume=resume,

@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
-__all__ = ["OwnCheckpoint", "TrainingRun", "held_out_of", "open_data", "say_signal", "tell_evaluation", "to_go_on"]
+__all__ = [
+    "OwnCheckpoint",
+    "TrainingRun",
+    "held_out_of",
+    "open_data",
+    "require_folder",
+    "say_signal",
+    "tell_evaluation",
+    "to_go_on",
+]
 
 STDERR = 2
 STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
@@ -81,8 +90,7 @@ class TrainingRun:
     @property
     def holds_training(self) -> bool:
         """Whether there is a training in the run folder already."""
-        folder = RunFolder(self.run)
-        return folder.checkpoint.exists() or folder.model.exists()
+        return holds_training(self.run)
 
     def plan(self, dataset: Dataset) -> Plan:
         """What the training would hold in memory."""
@@ -100,13 +108,7 @@ class TrainingRun:
                     f"a worker needs {format_bytes(needed)}, and the memory budget is {format_bytes(budget)}: give more"
                     " memory, or fewer threads to a worker"
                 )
-        if self.resume and not RunFolder(self.run).checkpoint.exists():
-            raise CheckpointError(f"{self.run} has nothing to resume: train without --resume")
-        if self.holds_training and not (self.resume or self.overwrite):
-            raise ParameterError(
-                f"{self.run} already holds a training: continue it with --resume, replace it with --overwrite, or name"
-                " another folder"
-            )
+        require_folder(self.run, self.resume, self.overwrite)
 
     def _train(self, dataset: Dataset, context: click.Context) -> TrainResult:
         from mllkm_scale.params import resolve
@@ -170,6 +172,23 @@ class TrainingRun:
                 listener(Notice(f"cluster: {said}"))
             with performance_report(client, self.performance_report):
                 yield client
+
+
+def holds_training(run: Path) -> bool:
+    """Whether a folder holds a training, or a stream."""
+    folder = RunFolder(run)
+    return folder.checkpoint.exists() or folder.model.exists()
+
+
+def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that cannot be begun with, or gone on with, as asked."""
+    if resume and not RunFolder(run).checkpoint.exists():
+        raise CheckpointError(f"{run} has nothing to resume: train without --resume")
+    if holds_training(run) and not (resume or overwrite):
+        raise ParameterError(
+            f"{run} already holds a training: continue it with --resume, replace it with --overwrite, or name another"
+            " folder"
+        )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
 from mllkm_scale.errors import DataError, ParameterError
@@ -38,6 +39,7 @@ from mllkm_scale.team import n_threads, one_blas_thread
 __all__ = ["OnlineLearner"]
 
 Array = NDArray[Any]
+_SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
 
 
 class OnlineLearner:
@@ -50,6 +52,9 @@ class OnlineLearner:
     online : OnlineParams
     classes : array-like, optional
         All labels that can come; without, those of the warm-up are all.
+    like : Dataset, optional
+        Samples like those that will come, from which scaling, projection, gammas and C are taken; by default they are
+        the first that come.
     held_bytes : int
         Memory that the program holds beside it, within the budget.
     crew : Crew, optional
@@ -75,13 +80,14 @@ class OnlineLearner:
         online: OnlineParams,
         classes: ArrayLike | None = None,
         *,
+        like: Dataset | None = None,
         held_bytes: int = 0,
         crew: Crew | None = None,
         listen: Callable[[OnlineLearner], None] | None = None,
     ) -> None:
         self.params, self.online = require_online(params), online.check()
         self.classes = None if classes is None else _given(classes)
-        self.held_bytes, self.crew, self.listen = held_bytes, crew or ThreadCrew(), listen
+        self.like, self.held_bytes, self.crew, self.listen = like, held_bytes, crew or ThreadCrew(), listen
         self.pending = Pending()
         self.prequential = Prequential()
         self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
@@ -115,7 +121,7 @@ class OnlineLearner:
         if self.classes is None:
             classes, _ = _found(waiting.y[:n])
             waiting.y, self.classes = codes_of(waiting.y, classes, 0), classes
-        setup = Setup.of(waiting.X[:n], self.classes, self.params)
+        setup = self.setup_from(waiting.X[:n], self.classes)
         machine = self.machine_for(setup, self.beside())
         machine.start(setup.prepare(waiting.X[:n]), waiting.y[:n], waiting.ids[:n])
         if not machine.inserted:
@@ -133,7 +139,8 @@ class OnlineLearner:
         outputs = machine.learn(setup.prepare(block.X), block.y, block.ids)
         predicted = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
         if block.new.any():
-            self.prequential.add(int(block.new.sum()), int((predicted != block.y)[block.new].sum()))
+            wrong, silent = predicted != block.y, np.abs(outputs).max(axis=1) < _SILENT
+            self.prequential.add(*(int(of[block.new].sum()) for of in (block.new, wrong, silent)))
         self.tell()
 
     def finished(self) -> tuple[Setup, OnlineMachine]:
@@ -144,7 +151,7 @@ class OnlineLearner:
         with one_blas_thread():
             if self.started is None:
                 classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
-                setup = Setup.of(waiting.X, classes, self.params)
+                setup = self.setup_from(waiting.X, classes)
                 machine = self.machine_for(setup, None)
                 machine.start(setup.prepare(waiting.X), codes, waiting.ids)
                 return setup, machine
@@ -158,6 +165,16 @@ class OnlineLearner:
         """The machine as it is now, ready to predict and to be saved; the state does not change."""
         setup, machine = self.finished()
         return model_of(setup, machine.active, self.params, self.n_seen)
+
+    def setup_from(self, X: Array, classes: Array) -> Setup:
+        """What is fixed for good, from the data given for it or from these first samples."""
+        like = Dataset.from_arrays(X, name="the first samples") if self.like is None else self.like
+        if like.n_features != X.shape[1]:
+            raise DataError(
+                f"{like.name} has {like.n_features} features, but the samples that come have {X.shape[1]}: give samples"
+                " like those that will come"
+            )
+        return Setup.of(like, classes, self.params)
 
     def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
         """Where the memory goes; a BudgetError if there is not enough."""

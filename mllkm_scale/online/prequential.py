@@ -1,4 +1,8 @@
-"""Prequential error: every sample is predicted before it is learned (test, then train)."""
+"""Prequential error: every sample is predicted before it is learned (test, then train).
+
+Samples that no kernel reaches are counted, too: the machine says nothing about them, f is about zero for every class.
+Where they are many, the samples have become unlike those from which scaling and gammas were taken.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,22 @@ class Prequential:
     Examples
     --------
     >>> record = Prequential()
-    >>> record.add(128, 64)
+    >>> record.add(128, 64, 0)
     >>> for _ in range(8):
-    ...     record.add(128, 16)
-    >>> record.error == (64 + 8 * 16) / (9 * 128), record.recent_error
-    (True, 0.125)
+    ...     record.add(128, 16, 2)
+    >>> record.error == (64 + 8 * 16) / (9 * 128), record.recent_error, record.recent_silence
+    (True, 0.125, 0.015625)
     """
 
     tested: int = 0
     errors: int = 0
-    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BLOCKS))
+    recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BLOCKS))
 
-    def add(self, tested: int, errors: int) -> None:
-        """A block of samples, and how many of them were wrong."""
+    def add(self, tested: int, errors: int, silent: int) -> None:
+        """A block of samples: how many, how many of them wrong, and about how many nothing was said."""
         self.tested += tested
         self.errors += errors
-        self.recent.append((tested, errors))
+        self.recent.append((tested, errors, silent))
 
     @property
     def error(self) -> float:
@@ -43,5 +47,13 @@ class Prequential:
     @property
     def recent_error(self) -> float:
         """Share of errors of the latest blocks; nan before there is one."""
-        tested = sum(n for n, _ in self.recent)
-        return sum(errors for _, errors in self.recent) / tested if tested else float("nan")
+        return self._share(1)
+
+    @property
+    def recent_silence(self) -> float:
+        """Share of samples of the latest blocks that no kernel reached; nan before there is one."""
+        return self._share(2)
+
+    def _share(self, what: int) -> float:
+        tested = sum(block[0] for block in self.recent)
+        return sum(block[what] for block in self.recent) / tested if tested else float("nan")

@@ -131,7 +131,7 @@ class Probe:
     def __init__(self, finish: Callable[[], Candidates], close: Callable[[], object] = lambda: None) -> None:
         self._finish, self._close = finish, close
         self._found: Candidates | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     @classmethod
     def done(cls, found: Candidates) -> Probe:
@@ -140,13 +140,13 @@ class Probe:
         return probe
 
     def result(self) -> Candidates:
-        """Waits for it; asked for again, the same, also if it has failed."""
+        """Waits for it, once: asked for again, the same, also if it has failed or the wait was interrupted."""
         if self._failure is not None:
             raise self._failure
         if self._found is None:
             try:
                 self._found = self._finish()
-            except Exception as failure:
+            except BaseException as failure:
                 self._failure = failure
                 raise
         return self._found

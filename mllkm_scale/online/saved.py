@@ -81,7 +81,7 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
     """Bring a new learner with the same parameters to the state that was saved."""
     try:
         learner.prequential = Prequential(header["tested"], header["errors"])
-        learner.prequential.recent.extend((n, errors) for n, errors in header["recent"])
+        learner.prequential.recent.extend(tuple(block) for block in header["recent"])
         learner.pending = Pending(**_under("pending_", arrays))
         if "classes" in arrays:
             learner.classes = arrays["classes"]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mllkm_scale.automatic import local_bias_of, weight_of_loss
 from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.errors import DataError
+from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.gammas import resolve_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -22,6 +23,7 @@ __all__ = ["Setup", "codes_of", "sizes_of_stream"]
 
 Array = NDArray[Any]
 _LISTED = 12
+_SAMPLE_ROWS = 1000  # for distances
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,12 @@ class Setup:
     C: float
 
     @classmethod
-    def of(cls, X: Array, classes: Array, params: Params) -> Setup:
-        dataset = Dataset.from_arrays(X, name="the first samples")
-        preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten)
-        rows = preprocessor.transform(X, np.float64)
-        rows = rows[np.random.default_rng([int(params.random_state or 0), 2]).permutation(len(rows))]
+    def of(cls, like: Dataset, classes: Array, params: Params) -> Setup:
+        """Taken from these samples, which are like those that will come."""
+        preprocessor = Preprocessor.fit(like, params.scaling, params.n_components, params.whiten)
+        seed = int(params.random_state or 0)
+        rows = like.rows(random_rows(like.n_rows, _SAMPLE_ROWS, np.random.default_rng([seed, 1])))
+        rows = preprocessor.transform(rows, np.float64)[np.random.default_rng([seed, 2]).permutation(len(rows))]
         family = Family(check_map(params.map), params.componentwise, local_bias_of(params.local_bias, rows))
         gammas = resolve_gammas(params.gammas, family, rows)
         return cls(classes, preprocessor, family, gammas, weight_of_loss(params.C, rows.shape[1]))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numpy.typing import ArrayLike
 
 from mllkm_scale import __version__
+from mllkm_scale.data import Dataset
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
@@ -29,12 +30,18 @@ from mllkm_scale.run.events import Listener, Notice, Phase, Streamed, StreamEnde
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.memory import peak_bytes, rss_bytes
 from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.wording import percent
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
 __all__ = ["StreamResult", "stream", "stream_params"]
 
+_SILENCE = 0.25  # share of samples out of reach, from which on it is told
+_UNLIKE = (
+    "they are unlike the first ones, from which scaling and gammas were taken; shuffle the data, or give a larger"
+    " warm_up, samples to prepare from, or other scaling or gammas"
+)
 _TELL_S = 2.0  # between two reports to whoever listens
 
 
@@ -62,6 +69,7 @@ def stream(
     samples: Samples,
     *,
     classes: ArrayLike | None = None,
+    like: Dataset | None = None,
     client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -81,6 +89,9 @@ def stream(
         Where they come from, such as `open_samples`, `DatasetSamples` or `IterableSamples`.
     classes : array-like, optional
         All labels that can come; without, those of the first `warm_up` samples are all.
+    like : Dataset, optional
+        Samples like those that will come, from which scaling, projection, gammas and C are taken; by default they are
+        the first `warm_up` that come.
     client : distributed.Client, optional
         Its workers probe kernels, where that is worth it; the result has the same bits.
     run_dir : path, optional
@@ -127,7 +138,7 @@ def stream(
             settings = replace(settings, random_state=seed)
         own = PlainProgress() if settings.verbose else None
         tell = broadcast(listener, own, None if folder is None else folder.record)
-        learner = OnlineLearner(settings, online, classes, held_bytes=held_bytes)
+        learner = OnlineLearner(settings, online, classes, like=like, held_bytes=held_bytes)
         stack.callback(learner.close)
         streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s)
         where = None if folder is None else folder.path
@@ -152,7 +163,7 @@ class Streaming:
         self.should_stop, self.waiting, self.checkpoint_s = should_stop, waiting, checkpoint_s
         self.history: list[Streamed] = []
         self.started_s = self.saved_s = time.perf_counter()
-        self.told_s = -math.inf
+        self.told_s, self.warned = -math.inf, False
         self.elapsed_before_s, self.n_before = 0.0, 0
         learner.listen = self.after_block
 
@@ -231,6 +242,12 @@ class Streaming:
         self.history.append(report)
         if self.folder is not None:
             self.folder.streamed.append(report)
+        silence = learner.prequential.recent_silence
+        if silence > _SILENCE and not self.warned:
+            self.warned = True
+            self.listener(
+                Notice(f"{percent(silence)} of the latest samples are out of reach of every kernel: {_UNLIKE}")
+            )
         if now - self.told_s >= _TELL_S:
             self.told_s = now
             self.listener(report)
