@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/mllkm demo
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

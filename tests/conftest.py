@@ -23,7 +23,16 @@ threadpool_limits(limits=1, user_api="blas")
 ROOT = Path(__file__).parent.parent
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+CLUSTERS = {"cli", "cluster", "faults"}  # folders whose tests start processes and wait for them within bounds
 EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What stays together under `--dist loadgroup`: a file, for its fixtures; and all that starts clusters."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            together = "clusters" if item.path.parent.name in CLUSTERS else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(together))
 
 
 @pytest.fixture(scope="session")

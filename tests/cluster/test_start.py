@@ -350,6 +350,7 @@ def test_a_report_is_written_also_when_the_block_fails(local_client: Client, tmp
 def test_a_report_that_cannot_be_written_costs_a_warning_only(
     local_client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING)  # dask may have raised that of pytest's handlers, which it takes for its own
     with performance_report(local_client, tmp_path / "report.html"):
         (tmp_path / "report.html").mkdir()
     assert "report.html was not written" in caplog.text
@@ -361,6 +362,7 @@ def test_a_report_of_a_scheduler_that_was_lost_costs_a_warning_only(
     with LocalCluster(
         n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR
     ) as lost:
+        caplog.set_level(logging.WARNING)
         client = Client(lost, timeout=20)
         with performance_report(client, tmp_path / "report.html"):
             client.close(timeout=20)
