@@ -153,7 +153,7 @@ def openml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     server.pages = {}  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     for name, path in {"_DATA_INFO": "", "_DATA_FEATURES": "features/", "_DATA_QUALITIES": "qualities/"}.items():
