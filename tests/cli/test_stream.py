@@ -114,7 +114,8 @@ def test_an_existing_folder_is_refused_resumed_or_replaced(
         (["--resume", "--C", "3"], 6, "other parameters"),
         (["--overwrite", "--memory", "30MB"], 4, "is too small"),
     ):
-        result = mllkm("stream", folder / "digits.h5", "--out", run, *SMALL, *words)
+        absent = ["--scheduler-file", tmp_path / "absent.json"] if code == 2 else []  # which is not waited for
+        result = mllkm("stream", folder / "digits.h5", "--out", run, *SMALL, *words, *absent)
         assert result.exit_code == code, result.output
         assert said in result.stderr
         assert model_bytes(run) == before
