@@ -91,14 +91,14 @@ class ActiveKernels:
     def visit(self, X: Array, signs: Array, boxes: Array, duals: Array) -> tuple[Array, Array]:
         """Steps on a block of samples, from these duals (b, K), which are changed; boxes (b,) bound them.
 
-        Returns the outputs (b, K) that each sample met, and those after all steps.
+        Returns the outputs (b, K) before the steps, and those after them.
         """
         block = self._block(X)
-        before, met = duals.copy(), np.empty_like(duals)
-        outputs = np.ascontiguousarray(block.outputs(self).T)
-        visit_samples(block.gram(self.weights), signs, boxes, outputs, duals, met)
+        before, outputs = duals.copy(), block.outputs(self)
+        after = np.ascontiguousarray(outputs.T)
+        visit_samples(block.gram(self.weights), signs, boxes, after, duals)
         block.add(self.sums, (duals - before) * signs)
-        return met, outputs.T
+        return outputs, after.T
 
     def outputs(self, X: Array) -> Array:
         """f (n, K)."""

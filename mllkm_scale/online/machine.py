@@ -1,7 +1,7 @@
 """The machine that learns online: samples come in blocks, each with its kernels (the paper's fully online variant).
 
     for each block of samples:
-        test      f of every sample, before it is learned
+        test      f of every sample, before any of them is learned
         process   a step of its duals, for every class; those within a margin are kept
         forget    samples by the rule of `KeptSamples`
         weigh     the best weights for the sums as they are; kernels without a part leave
@@ -108,8 +108,8 @@ class OnlineMachine:
         self.forget()
 
     def learn(self, X: Array, codes: Array, ids: Array) -> Array:
-        """A block of samples; returns f (b, K) of each as it was before the sample was learned."""
-        met = self.process(X, codes, ids)
+        """A block of samples; returns f (b, K) of each, as it was before they were learned."""
+        outputs = self.process(X, codes, ids)
         self.forget()
         self.n_blocks += 1
         self.latest = np.concatenate([self.latest, X])[-max(REFERENCE, EPISODE * BLOCK) :]
@@ -118,7 +118,7 @@ class OnlineMachine:
             self.insert(self.probe.result(), _INSERTIONS)
             self.probe = self.begin_probe(self.latest[-EPISODE * BLOCK :], _INSERTIONS)
         self.reprocess(_REPROCESS)
-        return met
+        return outputs
 
     def finish(self) -> None:
         """Some sweeps over all samples kept, for a machine that is to be used and learns no more."""
@@ -133,7 +133,7 @@ class OnlineMachine:
         return twin
 
     def process(self, X: Array, codes: Array, ids: Array) -> Array:
-        """Test and train, one sample after the other; of samples that are kept already the duals go on."""
+        """Test, and then train on one sample after the other; of those that are kept already the duals go on."""
         return np.concatenate([self.process_distinct(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
 
     def process_distinct(self, X: Array, codes: Array, ids: Array) -> Array:
@@ -144,16 +144,16 @@ class OnlineMachine:
         again, signs = at >= 0, signs_of(codes, self.n_classes)
         duals = np.zeros((len(X), self.n_outputs))
         duals[again] = kept.duals[at[again]]
-        met, outputs = self.active.visit(X, signs, np.full(len(X), self.settings.C), duals)
-        margins, since = (signs * outputs).min(axis=1), self.n_seen + np.arange(len(X))
+        outputs, after = self.active.visit(X, signs, np.full(len(X), self.settings.C), duals)
+        margins, since = (signs * after).min(axis=1), self.n_seen + np.arange(len(X))
         kept.duals[at[again]], kept.margins[at[again]] = duals[again], margins[again]
         kept.since[at[again]] = since[again]
-        new = ~again & (((signs * met).min(axis=1) < 1.0) | duals.any(axis=1))
+        new = ~again & (((signs * outputs).min(axis=1) < 1.0) | duals.any(axis=1))
         kept.append(
             rows=X[new], codes=codes[new], duals=duals[new], margins=margins[new], ids=ids[new], since=since[new]
         )
         self.n_seen += len(X)
-        return met
+        return outputs
 
     def reprocess(self, n_blocks: int) -> None:
         """Steps on blocks of kept samples; all of them have their turn before one has it again."""

@@ -20,16 +20,9 @@ Array = NDArray[Any]
 
 
 @numba.njit(cache=True, nogil=True)
-def visit_samples(gram: Array, signs: Array, boxes: Array, outputs: Array, duals: Array, met: Array) -> None:
-    """Steps in the order of the samples.
-
-    `outputs` (K, b) become those after the last step, `duals` (b, K) are changed, and `met` (b, K) receives the outputs
-    of each sample as they were when its turn came: those of the machine that has seen all samples before it, but not
-    the sample itself.
-    """
+def visit_samples(gram: Array, signs: Array, boxes: Array, outputs: Array, duals: Array) -> None:
+    """Steps in the order of the samples; `duals` (b, K) are changed, and `outputs` (K, b) become those after them."""
     for i in range(len(duals)):
-        for k in range(len(outputs)):
-            met[i, k] = outputs[k, i]
         for k in range(len(outputs)):
             # K_ii = 0 where no kernel reaches the sample: its dual goes to its box.
             new = duals[i, k] + (1.0 - signs[i, k] * outputs[k, i]) / max(gram[i, i], 1e-300)
