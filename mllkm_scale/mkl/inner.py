@@ -43,6 +43,7 @@ __all__ = ["InnerMKL"]
 
 Array = NDArray[Any]
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
+_LITTLE = 0.05  # of the memory: finds room in the reserve of the plan, and trimming a large heap takes many milliseconds
 _FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
 
@@ -66,6 +67,8 @@ class InnerMKL:
         choice = self.choose(self.sizes(sets))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         solve = self.interior_point if choice.form in ("dense", "lean") else self.alternate
+        if choice.bytes < _LITTLE * self.available_bytes:
+            return solve(choice, sets, tol)
         give_back()
         try:
             return solve(choice, sets, tol)

@@ -95,7 +95,7 @@ class ActiveKernels:
         """
         block = self._block(X)
         before, outputs = duals.copy(), block.outputs(self)
-        after = np.ascontiguousarray(outputs.T)
+        after = outputs.T.copy(order="C")
         visit_samples(block.gram(self.weights), signs, boxes, after, duals)
         block.add(self.sums, (duals - before) * signs)
         return outputs, after.T
