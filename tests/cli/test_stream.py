@@ -154,6 +154,18 @@ def test_what_cannot_work_is_one_line_that_names_it(
     assert {path.name for path in (tmp_path / "run").glob("*")} <= {"run.log", "plan.json"}
 
 
+def test_scaling_may_be_taken_from_a_file(
+    mllkm: Run, folder: Path, tmp_path: Path, streamed: tuple[Path, Result]
+) -> None:
+    words = ["stream", folder / "digits.csv", "--out", tmp_path / "run", "--classes", "0,1,2", *SMALL]
+    result = mllkm(*words, "--prepare-from", folder / "digits.h5")
+    assert result.exit_code == 0, result.stderr
+    assert model_bytes(tmp_path / "run") != model_bytes(streamed[0])
+    result = mllkm(*words, "--overwrite", "--prepare-from", tmp_path / "absent.h5")
+    assert result.exit_code == 3
+    assert "absent.h5" in result.stderr
+
+
 def test_lines_that_are_skipped_are_told_at_the_end(mllkm: Run, folder: Path, tmp_path: Path) -> None:
     text = (folder / "digits.csv").read_text().splitlines()
     (tmp_path / "bad.csv").write_text("\n".join([*text[:300], "what is this", *text[300:400]]))

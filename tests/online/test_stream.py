@@ -12,12 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
-from mllkm_scale.data import Dataset
+from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.errors import BudgetError, CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model import Model
 from mllkm_scale.online import DatasetSamples, IterableSamples, open_samples, stream
 from mllkm_scale.online.machine import BLOCK, EPISODE
-from mllkm_scale.run.events import Phase, Streamed, StreamEnded
+from mllkm_scale.run.events import Notice, Phase, Streamed, StreamEnded
 
 SETTINGS = {"warm_up": 150, "max_kernels": 40, "gammas": [0.005, 0.02], "n_jobs": 1}
 TIMES = ("samples_per_s", "rss_bytes", "elapsed_s")
@@ -276,6 +276,26 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_learned_or_los
         stream(samples(), run_dir=tmp_path / "old", **SETTINGS)
     stream(samples(), run_dir=tmp_path / "old", overwrite=True, **SETTINGS)
     assert_same(tmp_path / "old", whole[0])
+
+
+def test_samples_to_prepare_from_replace_the_first_ones(samples, digits, tmp_path):
+    like = Dataset.from_arrays(digits[0])
+    result = stream(samples(700), run_dir=tmp_path / "whole", like=like, **SETTINGS)
+    expected = Preprocessor.fit(like, "standard").transform(digits[0][:5], np.float64)
+    assert np.array_equal(result.model.preprocessor.transform(digits[0][:5], np.float64), expected)
+    for polls in (1, 4, 100):
+        assert interrupted(samples(700), tmp_path / "run", polls, like=like, resume=polls > 1) == (polls < 100)
+    assert_same(tmp_path / "run", tmp_path / "whole")
+    with pytest.raises(DataError, match="has 63 features, but the samples that come have 64"):
+        stream(samples(700), like=Dataset.from_arrays(digits[0][:, 1:]), **SETTINGS)
+
+
+def test_samples_out_of_reach_of_all_kernels_are_told_once(digits, tmp_path):
+    X, y = digits
+    unlike, told = np.where(np.arange(N)[:, None] < 500, X, X + 500.0), []
+    stream(DatasetSamples(Dataset.from_arrays(unlike, y)), listener=told.append, **SETTINGS)
+    [notice] = [event for event in told if isinstance(event, Notice)]
+    assert "of the latest samples are out of reach of every kernel" in notice.text
 
 
 def test_a_listener_that_fails_ends_the_stream_which_can_go_on(samples, whole, tmp_path):
