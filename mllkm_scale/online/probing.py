@@ -33,10 +33,10 @@ Array = NDArray[Any]
 LEAST_REMOTE_WORK = 4e10
 """Multiply-adds from which on a probe goes to dask workers: more than a second of a core.
 
-As measured with 50 features, ten classes and two workers on the same two cores: for 10,000 support vectors (4e9) a scan
-takes 0.13 s here and 0.14 s there, of which 20 ms are for writing, sending and fetching; and mean diagonals and last
-sums, 60 ms, are then no longer made beside the steps. At 1.2e10 the stream was still 14 to 33 % slower than with the
-thread beside it, which is in the way only where a probe takes longer than the steps of an episode.
+For 10,000 support vectors, 50 features and ten classes (4e9) a scan takes 0.13 s, and two workers on the same two cores
+take no less: writing, sending and fetching are 20 ms of it. What the workers cannot take over, mean diagonals and last
+sums, is 60 ms, and is then not done beside the steps. No size was found at which workers on the same cores win for
+sure; from this one on, a probe takes longer than the steps of an episode, and workers elsewhere take that off them.
 """
 
 _PRECISION_TOL = 1e-2  # for which the products of a scan are precise enough

@@ -39,7 +39,7 @@ def fingerprint(learner: OnlineLearner) -> str:
     """Stands for the parameters: a stream goes on only with those that it was started with."""
     digest = hashlib.blake2b(digest_size=16)
     values = {name: getattr(learner.params, name) for name in SHARED if name not in _FREE} | vars(learner.online)
-    values["memory_budget"] = learner.params.budget_bytes
+    values |= {"memory_budget": learner.params.budget_bytes, "like": learner.like is not None}
     for name, value in sorted(values.items()):
         digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
     return digest.hexdigest()

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale import __version__
 from mllkm_scale.data import Dataset
-from mllkm_scale.errors import InterruptedTraining, ParameterError
+from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import model_of
@@ -206,6 +206,10 @@ class Streaming:
                 return next(chunks, None)
         except KeyboardInterrupt:
             self.interrupt()
+        except DataError:  # of a line, perhaps: what was learned before it is kept
+            if self.learner.started is not None:
+                self.checkpoint()
+            raise
 
     def interrupt(self) -> NoReturn:
         """Between two samples: nothing is lost."""
@@ -266,8 +270,8 @@ class Streaming:
         """Since this process began to learn; waiting for samples counts."""
         return (n_seen - self.n_before) / max(1e-9, time.perf_counter() - self.started_s)
 
-    def checkpoint(self) -> None:
-        """Save the state; samples that wait are a part of it."""
+    def checkpoint(self, *, with_model: bool = True) -> None:
+        """Save the state, of which samples that wait are a part, and the model, so that others can predict with it."""
         self.saved_s = time.perf_counter()
         if self.folder is None or not self.learner.n_seen:
             return
@@ -280,7 +284,7 @@ class Streaming:
             header=header,
             arrays=arrays,
         )
-        if self.learner.started is not None:  # so that others can predict with it meanwhile
+        if with_model and self.learner.started is not None:
             self.learner.model().save(self.folder.model)
 
     def restore(self) -> None:
@@ -295,7 +299,7 @@ class Streaming:
     def finish(self) -> StreamResult:
         """The finished model, and the end of the record; the state is kept, so that more samples may follow."""
         learner = self.learner
-        self.checkpoint()
+        self.checkpoint(with_model=False)
         setup, machine = learner.finished()
         model = model_of(setup, machine.active, learner.params, learner.n_seen)
         ended = StreamEnded(

@@ -154,6 +154,22 @@ def test_what_cannot_work_is_one_line_that_names_it(
     assert {path.name for path in (tmp_path / "run").glob("*")} <= {"run.log", "plan.json"}
 
 
+def test_a_bad_line_in_mid_stream_loses_nothing_of_what_was_learned_before_it(
+    mllkm: Run, folder: Path, tmp_path: Path, streamed: tuple[Path, Result]
+) -> None:
+    good = (folder / "digits.csv").read_text().splitlines(keepends=True)
+    bad = tmp_path / "digits.csv"
+    bad.write_text("".join([*good[:400], "no numbers\n", *good[400:]]))
+    words = ["stream", bad, "--out", tmp_path / "run", "--classes", "0,1,2", *SMALL]
+    result = mllkm(*words)
+    assert (result.exit_code, "line 401" in result.stderr) == (3, True), result.stderr
+    assert (tmp_path / "run" / "checkpoint.npz").exists()
+    bad.write_text("".join(good))
+    result = mllkm(*words, "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert model_bytes(tmp_path / "run") == model_bytes(streamed[0])
+
+
 def test_scaling_may_be_taken_from_a_file(
     mllkm: Run, folder: Path, tmp_path: Path, streamed: tuple[Path, Result]
 ) -> None:
