@@ -12,8 +12,18 @@ from typing import Any
 import click
 
 from mllkm_scale.run.folder import MODEL
+from mllkm_scale.run.progress import MODES
 
-__all__ = ["bar", "jobs_option", "json_option", "model_path", "overwrite_option", "print_json", "wants_model"]
+__all__ = [
+    "bar",
+    "jobs_option",
+    "json_option",
+    "model_path",
+    "overwrite_option",
+    "print_json",
+    "progress_option",
+    "wants_model",
+]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 jobs_option = click.option(
@@ -26,6 +36,13 @@ jobs_option = click.option(
     help="Threads; -1 for one a core.",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there already.")
+progress_option = click.option(
+    "--progress",
+    type=click.Choice(MODES),
+    default="auto",
+    show_default=True,
+    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.",
+)
 wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 

@@ -10,21 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
-from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, debug_option
+from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
+from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
-from mllkm_scale.cli.training_run import (
-    OwnCheckpoint,
-    held_out_of,
-    require_folder,
-    say_signal,
-    tell_evaluation,
-    to_go_on,
-)
-from mllkm_scale.errors import ClusterError, InterruptedTraining
+from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation
 from mllkm_scale.run.events import Listener, Notice
-from mllkm_scale.run.folder import MODEL, RunFolder
-from mllkm_scale.run.progress import MODES, choose_listener
-from mllkm_scale.run.signals import interruption
+from mllkm_scale.run.folder import MODEL
+from mllkm_scale.run.progress import choose_listener
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -75,13 +68,7 @@ __all__ = ["stream"]
     metavar="SECONDS",
     help="How often the state, and the model as it is, are saved.",
 )
-@click.option(
-    "--progress",
-    type=click.Choice(MODES),
-    default="auto",
-    show_default=True,
-    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.",
-)
+@progress_option
 @cluster_options
 @stream_options
 @debug_option
@@ -134,7 +121,7 @@ def stream(
     params, _ = stream_params(parameters)
     given = None if classes is None else _classes(classes)
     require_folder(out, resume, overwrite)  # before a cluster is waited for
-    checkpoint = OwnCheckpoint(RunFolder(out).checkpoint, resume)
+    checkpoint, aloud = OwnCheckpoint(out, resume), progress in ("auto", "plain")
     with ExitStack() as stack:
         samples = open_samples(
             data,
@@ -154,8 +141,7 @@ def stream(
         like = None if prepare_from is None else stack.enter_context(Dataset.open(prepare_from, x, None))
         listener = stack.enter_context(choose_listener(progress))
         client = stack.enter_context(_client(context, params, listener))
-        stop = stack.enter_context(interruption(say_signal if progress in ("auto", "plain") else None))
-        try:
+        with ends_at_a_safe_point(context, checkpoint, listener, what="the stream", aloud=aloud) as stop:
             result = learn(
                 samples,
                 classes=_labels_of(dataset) if given is None and dataset is not None else given,
@@ -170,16 +156,6 @@ def stream(
                 checkpoint_s=checkpoint_s,
                 **parameters,
             )
-        except (InterruptedTraining, KeyboardInterrupt) as error:
-            listener.close()
-            ended = str(error) if isinstance(error, InterruptedTraining) else "the stream was interrupted at once"
-            click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, checkpoint.is_ours())}", err=True)
-            raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
-        except ClusterError as error:
-            listener.close()
-            if not checkpoint.is_ours():
-                raise
-            raise ClusterError(f"{error}; to go on: {to_go_on(context, True)}") from error
         if progress != "json":
             click.echo(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
         if held_out is not None:

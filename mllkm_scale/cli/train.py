@@ -10,8 +10,8 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.training_run import TrainingRun
-from mllkm_scale.run.progress import MODES
 
 __all__ = ["train"]
 
@@ -23,13 +23,7 @@ __all__ = ["train"]
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the training that RUN holds.")
-@click.option(
-    "--progress",
-    type=click.Choice(MODES),
-    default="auto",
-    show_default=True,
-    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.",
-)
+@progress_option
 @cluster_options
 @report_option
 @training_options

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mllkm_scale.cli.cluster_options import in_words, open_cluster
-from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
+from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.output import print_json
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
-    ClusterError,
     DataError,
-    InterruptedTraining,
     ParameterError,
 )
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL, RunFolder
 from mllkm_scale.run.progress import choose_listener
-from mllkm_scale.run.signals import interruption
 from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
@@ -41,18 +36,8 @@ if TYPE_CHECKING:
     from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
-__all__ = [
-    "OwnCheckpoint",
-    "TrainingRun",
-    "held_out_of",
-    "open_data",
-    "require_folder",
-    "say_signal",
-    "tell_evaluation",
-    "to_go_on",
-]
+__all__ = ["TrainingRun", "held_out_of", "holds_training", "open_data", "require_folder", "tell_evaluation"]
 
-STDERR = 2
 STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
 TEST_SETS = ("X_test", "y_test")
 
@@ -117,33 +102,23 @@ class TrainingRun:
         if self.uses_cluster:
             self.require_possible(self.plan(dataset))
         params = resolve(**self.settings())
-        checkpoint = OwnCheckpoint(RunFolder(self.run).checkpoint, self.resume)
+        checkpoint, aloud = OwnCheckpoint(self.run, self.resume), self.progress in ("auto", "plain")
         with ExitStack() as stack:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
             # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
             client = stack.enter_context(self._client(params, listener, context))
-            stop = stack.enter_context(interruption(say_signal if self.progress in ("auto", "plain") else None))
-            try:
-                return train(
-                    dataset,
-                    client=client,
-                    run_dir=self.run,
-                    resume=self.resume,
-                    overwrite=self.overwrite,
-                    listener=listener,
-                    should_stop=lambda: stop.requested,
-                    **self.settings(),
-                )
-            except (InterruptedTraining, KeyboardInterrupt) as error:
-                listener.close()
-                ended = str(error) if isinstance(error, InterruptedTraining) else "training was interrupted at once"
-                click.echo(f"mllkm: {ended}; to go on: {to_go_on(context, checkpoint.is_ours())}", err=True)
-                raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
-            except ClusterError as error:
-                listener.close()
-                if not checkpoint.is_ours():
-                    raise
-                raise ClusterError(f"{error}; to go on: {to_go_on(context, True)}") from error
+            ending = ends_at_a_safe_point(context, checkpoint, listener, what="training", aloud=aloud)
+            stop = stack.enter_context(ending)
+            return train(
+                dataset,
+                client=client,
+                run_dir=self.run,
+                resume=self.resume,
+                overwrite=self.overwrite,
+                listener=listener,
+                should_stop=lambda: stop.requested,
+                **self.settings(),
+            )
 
     def settings(self) -> dict[str, Any]:
         """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given."""
@@ -232,39 +207,8 @@ def held_out_of(data: Path, dataset: Dataset) -> Dataset | None:
         return held_out  # opens again when it is read
 
 
-class OwnCheckpoint:
-    """Whether the checkpoint of the run folder is of this training, or still the one that it was to replace."""
-
-    def __init__(self, path: Path, resumed: bool) -> None:
-        self._path, self._resumed = path, resumed
-        self._before = self._written()
-
-    def is_ours(self) -> bool:
-        now = self._written()
-        return now is not None and (self._resumed or now != self._before)
-
-    def _written(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
-
-
-def to_go_on(context: click.Context, resume: bool) -> str:
-    """The command line that goes on with this training: from its checkpoint, or from the beginning."""
-    given = context.ensure_object(Invocation).arguments
-    words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
-    return shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
-
-
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
         click.echo(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
-
-
-def say_signal(signal_name: str) -> None:
-    text = f"\nmllkm: {signal_name}: ending at the next safe point; Ctrl-C again ends at once\n"
-    os.write(STDERR, text.encode())

@@ -1,0 +1,75 @@
+"""How a command that works in a run folder ends early: at a safe point, and with a line that says how to go on."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
+from mllkm_scale.errors import ClusterError, InterruptedTraining
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.progress import Progress
+from mllkm_scale.run.signals import Interruption, interruption
+
+__all__ = ["OwnCheckpoint", "ends_at_a_safe_point"]
+
+STDERR = 2
+
+
+class OwnCheckpoint:
+    """Whether the checkpoint of the run folder is of this work, or still the one that it was to replace."""
+
+    def __init__(self, run: Path, resumed: bool) -> None:
+        self._path, self._resumed = RunFolder(run).checkpoint, resumed
+        self._before = self._written()
+
+    def is_ours(self) -> bool:
+        now = self._written()
+        return now is not None and (self._resumed or now != self._before)
+
+    def _written(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+@contextmanager
+def ends_at_a_safe_point(
+    context: click.Context, checkpoint: OwnCheckpoint, listener: Progress, *, what: str, aloud: bool
+) -> Iterator[Interruption]:
+    """A block that the first signal asks to end; when it ends early, the command line that goes on is told.
+
+    `what` was interrupted; whether the signal itself is told is `aloud`.
+    """
+    with interruption(_say_signal if aloud else None) as stop:
+        try:
+            yield stop
+        except (InterruptedTraining, KeyboardInterrupt) as error:
+            listener.close()
+            ended = str(error) if isinstance(error, InterruptedTraining) else f"{what} was interrupted at once"
+            click.echo(f"mllkm: {ended}; to go on: {_to_go_on(context, checkpoint.is_ours())}", err=True)
+            raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
+        except ClusterError as error:
+            listener.close()
+            if not checkpoint.is_ours():
+                raise
+            raise ClusterError(f"{error}; to go on: {_to_go_on(context, True)}") from error
+
+
+def _to_go_on(context: click.Context, resume: bool) -> str:
+    """The command line that goes on with this work: from its checkpoint, or from the beginning."""
+    given = context.ensure_object(Invocation).arguments
+    words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
+    return shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
+
+
+def _say_signal(signal_name: str) -> None:
+    text = f"\nmllkm: {signal_name}: ending at the next safe point; Ctrl-C again ends at once\n"
+    os.write(STDERR, text.encode())
