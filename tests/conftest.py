@@ -15,9 +15,9 @@ from hypothesis import settings
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from threadpoolctl import threadpool_limits
 
-# Small products on several BLAS threads cost more time in waiting than they take: one here, and one in every process
-# that a test starts. Where the number of BLAS threads is the matter, a test sets it.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# Small products on several threads cost more time in waiting than they take: one here for BLAS and for the conic solver
+# of the reference, and one in every process that a test starts. Where the number is the matter, a test sets it.
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 threadpool_limits(limits=1, user_api="blas")
 
 ROOT = Path(__file__).parent.parent

@@ -43,7 +43,7 @@ __all__ = ["InnerMKL"]
 
 Array = NDArray[Any]
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
-_LITTLE = 0.05  # of the memory: finds room in the reserve of the plan, and trimming a large heap takes many milliseconds
+_LITTLE = 0.05  # of the memory: the reserve of the plan has room for it, and trimming a large heap takes long
 _FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
 
