@@ -21,28 +21,28 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mllkm_scale.online.csv_source import CSVSamples
-    from mllkm_scale.online.dataset_source import DatasetSamples
-    from mllkm_scale.online.json_source import JSONSamples
-    from mllkm_scale.online.kernel_certificate import StreamCertificate
-    from mllkm_scale.online.kernel_mkl import OnlineKernelMKL
     from mllkm_scale.online.learner import OnlineLearner
-    from mllkm_scale.online.opening import open_samples
     from mllkm_scale.online.params import OnlineParams
-    from mllkm_scale.online.sources import IterableSamples
+    from mllkm_scale.online.sources.csv_samples import CSVSamples
+    from mllkm_scale.online.sources.dataset_samples import DatasetSamples
+    from mllkm_scale.online.sources.json_samples import JSONSamples
+    from mllkm_scale.online.sources.opening import open_samples
+    from mllkm_scale.online.sources.samples import IterableSamples
     from mllkm_scale.online.stream import StreamResult, stream
+    from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
+    from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
 
 _HOMES = {
-    "CSVSamples": "mllkm_scale.online.csv_source",
-    "DatasetSamples": "mllkm_scale.online.dataset_source",
-    "IterableSamples": "mllkm_scale.online.sources",
-    "JSONSamples": "mllkm_scale.online.json_source",
-    "OnlineKernelMKL": "mllkm_scale.online.kernel_mkl",
+    "CSVSamples": "mllkm_scale.online.sources.csv_samples",
+    "DatasetSamples": "mllkm_scale.online.sources.dataset_samples",
+    "IterableSamples": "mllkm_scale.online.sources.samples",
+    "JSONSamples": "mllkm_scale.online.sources.json_samples",
+    "OnlineKernelMKL": "mllkm_scale.online.streamed_kernels.mkl",
     "OnlineLearner": "mllkm_scale.online.learner",
     "OnlineParams": "mllkm_scale.online.params",
-    "StreamCertificate": "mllkm_scale.online.kernel_certificate",
+    "StreamCertificate": "mllkm_scale.online.streamed_kernels.certificate",
     "StreamResult": "mllkm_scale.online.stream",
-    "open_samples": "mllkm_scale.online.opening",
+    "open_samples": "mllkm_scale.online.sources.opening",
     "stream": "mllkm_scale.online.stream",
 }
 

@@ -22,7 +22,7 @@ from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
-from mllkm_scale.online.sources import CHUNK_ROWS, Chunk, Samples
+from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint

@@ -11,11 +11,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 from mllkm_scale.cluster import ClusterSpec, open_client
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.online import OnlineKernelMKL, kernel_probe
-from mllkm_scale.online.kernel_bounds import SupportRows
-from mllkm_scale.online.kernel_grams import FamilyKernels, FunctionKernels
-from mllkm_scale.online.kernel_lists import GivenKernels, GridKernels
-from mllkm_scale.online.kernel_probe import Probe
+from mllkm_scale.online import OnlineKernelMKL
+from mllkm_scale.online.streamed_kernels import probe
+from mllkm_scale.online.streamed_kernels.bounds import SupportRows
+from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
+from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels
+from mllkm_scale.online.streamed_kernels.probe import Probe
 from mllkm_scale.team import Team
 
 
@@ -27,7 +28,7 @@ def client():
 
 @pytest.fixture
 def always_pays(monkeypatch):
-    monkeypatch.setattr(kernel_probe, "pays", lambda *sizes: True)
+    monkeypatch.setattr(probe, "pays", lambda *sizes: True)
 
 
 @pytest.fixture(params=["given", "component-wise", "grid", "family", "functions"])

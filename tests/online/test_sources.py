@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.dataset_source import DatasetSamples
-from mllkm_scale.online.opening import open_samples
-from mllkm_scale.online.sources import IterableSamples
+from mllkm_scale.online.sources.dataset_samples import DatasetSamples
+from mllkm_scale.online.sources.opening import open_samples
+from mllkm_scale.online.sources.samples import IterableSamples
 
 
 def joined(chunks):

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import ClassLabels
-from mllkm_scale.online.csv_source import CSVSamples
-from mllkm_scale.online.json_source import JSONSamples
-from mllkm_scale.online.opening import open_samples
+from mllkm_scale.online.sources.class_labels import ClassLabels
+from mllkm_scale.online.sources.csv_samples import CSVSamples
+from mllkm_scale.online.sources.json_samples import JSONSamples
+from mllkm_scale.online.sources.opening import open_samples
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 5)), elements=finite)

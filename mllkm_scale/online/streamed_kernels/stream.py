@@ -10,7 +10,7 @@ by it, `reprocess` finds among the discarded, and on a budget the next pass, whi
     D = sum alpha - 1/2 max over all kernels seen of q(alpha)  <=  optimum
 
 is known from the duals of the day while no kernel is forgotten. Just before the first one is, the duals are frozen, and
-again at the start of each further pass; these duals meet every kernel that comes from then on (`kernel_bounds`).
+again at the start of each further pass; these duals meet every kernel that comes from then on (`bounds`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.state import Settings
-from mllkm_scale.online.kernel_bounds import FrozenDuals, dual_bound
-from mllkm_scale.online.kernel_lists import Kernels
-from mllkm_scale.online.kernel_machine import Machine, MachineSolver, View
-from mllkm_scale.online.kernel_memory import Discarded
-from mllkm_scale.online.kernel_probe import Probe
+from mllkm_scale.online.streamed_kernels.bounds import FrozenDuals, dual_bound
+from mllkm_scale.online.streamed_kernels.lists import Kernels
+from mllkm_scale.online.streamed_kernels.machine import Machine, MachineSolver, View
+from mllkm_scale.online.streamed_kernels.memory import Discarded
+from mllkm_scale.online.streamed_kernels.probe import Probe
 
 __all__ = ["StreamedMKL"]
 

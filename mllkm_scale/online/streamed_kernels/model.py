@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.model import Model, ModelRecord
-from mllkm_scale.online.kernel_lists import LocalKernels
+from mllkm_scale.online.streamed_kernels.lists import LocalKernels
 
 if TYPE_CHECKING:
-    from mllkm_scale.online.kernel_mkl import OnlineKernelMKL
+    from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
 
 __all__ = ["make_model"]
 

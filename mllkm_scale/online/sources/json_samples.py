@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import BadLabel, label_text, shown
-from mllkm_scale.online.text_source import Lines, TextOptions, TextSamples
+from mllkm_scale.online.sources.class_labels import BadLabel, label_text, shown
+from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
 
 __all__ = ["JSONSamples"]
 

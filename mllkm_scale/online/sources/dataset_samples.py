@@ -18,8 +18,8 @@ from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import ClassLabels
-from mllkm_scale.online.sources import Chunk, check_end, require_skip, stored_labels
+from mllkm_scale.online.sources.class_labels import ClassLabels
+from mllkm_scale.online.sources.samples import Chunk, check_end, require_skip, stored_labels
 
 __all__ = ["DatasetSamples"]
 

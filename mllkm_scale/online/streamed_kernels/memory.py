@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.online.kernel_lists import Kernels
+from mllkm_scale.online.streamed_kernels.lists import Kernels
 
 __all__ = ["Discarded"]
 

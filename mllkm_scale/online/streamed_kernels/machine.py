@@ -22,9 +22,9 @@ from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.mkl.working_sets import WorkingSets
-from mllkm_scale.online.kernel_bounds import SupportRows
-from mllkm_scale.online.kernel_grams import GramKernels
-from mllkm_scale.online.kernel_lists import Kernels, LocalKernels
+from mllkm_scale.online.streamed_kernels.bounds import SupportRows
+from mllkm_scale.online.streamed_kernels.grams import GramKernels
+from mllkm_scale.online.streamed_kernels.lists import Kernels, LocalKernels
 from mllkm_scale.team import Team
 from mllkm_scale.units import format_bytes
 

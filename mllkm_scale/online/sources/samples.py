@@ -19,7 +19,7 @@ from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.grid import require_chunk_rows
 from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import BadLabel, ClassLabels, label_text
+from mllkm_scale.online.sources.class_labels import BadLabel, ClassLabels, label_text
 
 __all__ = ["CHUNK_ROWS", "Chunk", "IterableSamples", "Samples", "check_end", "require_skip", "stored_labels"]
 

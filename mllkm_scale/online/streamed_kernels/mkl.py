@@ -1,4 +1,4 @@
-"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `kernel_stream` for the algorithm."""
+"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `stream` for the algorithm."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.paper import KernelFamily
 from mllkm_scale.mkl.state import Settings
-from mllkm_scale.online.kernel_arrivals import Arrivals
-from mllkm_scale.online.kernel_certificate import StreamCertificate
-from mllkm_scale.online.kernel_machine import Machine, MachineSolver
-from mllkm_scale.online.kernel_probe import Probe
-from mllkm_scale.online.kernel_stream import StreamedMKL
+from mllkm_scale.online.streamed_kernels.arrivals import Arrivals
+from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
+from mllkm_scale.online.streamed_kernels.machine import Machine, MachineSolver
+from mllkm_scale.online.streamed_kernels.probe import Probe
+from mllkm_scale.online.streamed_kernels.stream import StreamedMKL
 from mllkm_scale.params import resolve
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
@@ -250,7 +250,7 @@ class OnlineKernelMKL:
 
     def model(self) -> Model:
         """The machine of locally linear kernels as a model that can be saved; see `kernel_model`."""
-        from mllkm_scale.online.kernel_model import make_model
+        from mllkm_scale.online.streamed_kernels.model import make_model
 
         return make_model(self)
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.crew import Crew, Shared, ThreadCrew
-from mllkm_scale.online.kernel_bounds import SupportRows
-from mllkm_scale.online.kernel_lists import Kernels
+from mllkm_scale.online.streamed_kernels.bounds import SupportRows
+from mllkm_scale.online.streamed_kernels.lists import Kernels
 from mllkm_scale.team import Team
 
 __all__ = ["PriceWork", "Probe", "pays"]

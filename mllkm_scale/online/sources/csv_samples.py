@@ -13,8 +13,8 @@ from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import BadLabel
-from mllkm_scale.online.text_source import Lines, TextOptions, TextSamples
+from mllkm_scale.online.sources.class_labels import BadLabel
+from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
 
 __all__ = ["CSVSamples"]
 

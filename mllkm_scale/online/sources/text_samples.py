@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data.grid import require_chunk_rows
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.online.class_labels import ClassLabels
-from mllkm_scale.online.sources import CHUNK_ROWS, Chunk, check_end, require_skip
-from mllkm_scale.online.text_lines import MAX_LINE_BYTES, line_blocks
+from mllkm_scale.online.sources.class_labels import ClassLabels
+from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, check_end, require_skip
+from mllkm_scale.online.sources.text_lines import MAX_LINE_BYTES, line_blocks
 from mllkm_scale.units import parse_bytes
 
 __all__ = ["BAD_LINES", "Lines", "TextOptions", "TextSamples"]

@@ -17,8 +17,8 @@ from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import trace_scales
 from mllkm_scale.mkl.paper import KernelFamily
-from mllkm_scale.online.kernel_grams import FamilyKernels, FunctionKernels
-from mllkm_scale.online.kernel_lists import GivenKernels, GridKernels, Kernels
+from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
+from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels, Kernels
 
 __all__ = ["Arrivals", "trace_normalised"]
 

@@ -53,9 +53,11 @@ class ClassLabels:
     --------
     >>> ClassLabels([3, 5]).read(["5", "3.0"]).tolist(), ClassLabels().read(["5", "3.0"]).tolist()
     ([5, 3], ['5', '3.0'])
-    >>> ClassLabels(["cat", "dog"]).read(["dog", "cow"])
-    Traceback (most recent call last):
-    mllkm_scale.online.class_labels.BadLabel: is 'cow', none of the classes 'cat', 'dog': check it, or give all classes
+    >>> try:
+    ...     ClassLabels(["cat", "dog"]).read(["dog", "cow"])
+    ... except BadLabel as bad:
+    ...     print(bad.place, bad.problem)
+    1 is 'cow', none of the classes 'cat', 'dog': check it, or give all classes
     """
 
     def __init__(self, classes: ArrayLike | None = None) -> None:

@@ -1,0 +1,8 @@
+"""Streamed kernels: SequentialMKL on kernels that arrive while the samples are known."""
+
+from __future__ import annotations
+
+from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
+from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
+
+__all__ = ["OnlineKernelMKL", "StreamCertificate"]
