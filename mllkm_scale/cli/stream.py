@@ -22,7 +22,7 @@ from mllkm_scale.run.progress import choose_listener
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.data import Dataset
-    from mllkm_scale.online.sources import Samples
+    from mllkm_scale.online.sources.samples import Samples
     from mllkm_scale.params import Params
 
 __all__ = ["stream"]
