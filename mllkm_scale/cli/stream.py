@@ -115,7 +115,7 @@ def stream(
     from mllkm_scale.data import Dataset
     from mllkm_scale.online import open_samples
     from mllkm_scale.online import stream as learn
-    from mllkm_scale.online.stream import stream_params
+    from mllkm_scale.online.params import stream_params
 
     parameters = given_stream_parameters(context)
     params, _ = stream_params(parameters)

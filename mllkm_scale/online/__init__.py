@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from mllkm_scale.online.sources.json_samples import JSONSamples
     from mllkm_scale.online.sources.opening import open_samples
     from mllkm_scale.online.sources.samples import IterableSamples
-    from mllkm_scale.online.stream import StreamResult, stream
+    from mllkm_scale.online.stream import stream
     from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
     from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
+    from mllkm_scale.online.streaming import StreamResult
 
 _HOMES = {
     "CSVSamples": "mllkm_scale.online.sources.csv_samples",
@@ -41,7 +42,7 @@ _HOMES = {
     "OnlineLearner": "mllkm_scale.online.learner",
     "OnlineParams": "mllkm_scale.online.params",
     "StreamCertificate": "mllkm_scale.online.streamed_kernels.certificate",
-    "StreamResult": "mllkm_scale.online.stream",
+    "StreamResult": "mllkm_scale.online.streaming",
     "open_samples": "mllkm_scale.online.sources.opening",
     "stream": "mllkm_scale.online.stream",
 }

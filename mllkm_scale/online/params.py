@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.params import Params, parameter
+from mllkm_scale.params import Params, parameter, resolve
 
-__all__ = ["SHARED", "OnlineParams", "require_online"]
+__all__ = ["SHARED", "OnlineParams", "require_online", "stream_params"]
 
 SHARED = (
     "C",
@@ -66,3 +66,14 @@ def require_online(params: Params) -> Params:
             " leave it at 'shared'"
         )
     return params
+
+
+def stream_params(given: dict[str, Any]) -> tuple[Params, OnlineParams]:
+    """Parameters by name, as those of the machine and those of learning online alone; unknown ones are refused."""
+    own = {spec.name for spec in fields(OnlineParams)}
+    if other := sorted(set(given) - own - set(SHARED) - {"verbose"}):
+        raise ParameterError(
+            f"{other[0]!r} is no parameter of learning online: known are {', '.join([*SHARED, *sorted(own)])}"
+        )
+    online = OnlineParams(**{name: value for name, value in given.items() if name in own})
+    return resolve(**{name: value for name, value in given.items() if name not in own}), online.check()
