@@ -55,12 +55,14 @@ def main() -> None:
         write_hdf5(folder / "train.h5", X, y)
         if "batch" in arguments.parts:
             result["batch"] = batch(folder, sorted(arguments.kernels, reverse=True))
+            write("online", result)
         if "stream" in arguments.parts:
             result["stream"] = [
                 streamed(folder / "train.h5", folder, kernels, arguments.memory, passes)
                 for kernels in arguments.kernels
                 for passes in (1, 2)
             ]
+            write("online", result)
         if "drift" in arguments.parts:
             result["drift"] = drift(folder, X, y, max(arguments.kernels), arguments.memory)
     print(f"written: {write('online', result)}")
@@ -70,7 +72,7 @@ def batch(folder: Path, kernels: list[int]) -> list[dict[str, Any]]:
     """Training on all samples, and its machine cut to so many kernels, which are solved for again."""
     params = SETTING | {"tol": 0.02, "memory_budget": "2GB"}
     whole = train_in_child(folder / "train.h5", folder / "test.h5", folder / "batch", params)
-    records = [{"kernels": whole["kernels"], "error": whole["error"], "train_s": whole["train_s"]}]
+    records = [{"kernels": whole["kernels"], "error": whole["test_error_percent"] / 100, "train_s": whole["train_s"]}]
     for most in kernels:
         command = [
             sys.executable,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mllkm_scale.online.sources.json_samples import JSONSamples
     from mllkm_scale.online.sources.opening import open_samples
     from mllkm_scale.online.sources.samples import IterableSamples
-    from mllkm_scale.online.stream import stream
+    from mllkm_scale.online.streams import stream
     from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
     from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
     from mllkm_scale.online.streaming import StreamResult
@@ -44,7 +44,7 @@ _HOMES = {
     "StreamCertificate": "mllkm_scale.online.streamed_kernels.certificate",
     "StreamResult": "mllkm_scale.online.streaming",
     "open_samples": "mllkm_scale.online.sources.opening",
-    "stream": "mllkm_scale.online.stream",
+    "stream": "mllkm_scale.online.streams",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)
