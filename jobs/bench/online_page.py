@@ -58,7 +58,7 @@ def streams(result: Result) -> list[str]:
     for record in result["stream"]:
         known = batch.get(record["n_kernels"])
         ratio = "-" if known is None else f"{record['test_error'] / known['error']:.2f}"
-        passes = "one pass" if record["passes"] == 1 else f"{record['passes']} passes"
+        passes = {1: "one pass", 2: "two passes"}[record["passes"]]
         rows.append(
             (
                 f"{passes}, {record['n_kernels']:,} kernels",
@@ -142,7 +142,7 @@ def draw_stream(result: Result, path: Path) -> None:
     middle.legend()
     right.plot(n, curve["n_kept"] / 1000, color=BLUE, label="kept")
     right.plot(n, curve["n_support"] / 1000, color=ORANGE, label="support vectors")
-    right.set(title="Thousand samples", xlabel="thousand samples", ylim=(0, None))
+    right.set(title="Samples (thousand)", xlabel="thousand samples", ylim=(0, None))
     right.legend()
     figure.savefig(path, dpi=200)
 
@@ -168,7 +168,7 @@ def draw_drift(result: Result, path: Path) -> None:
             axis.plot(n, 100 * recent, color=GREY if plain else BLUE, lw=1.0, label=label)
         axis.axvline(half / 1000, color=ORANGE, ls="--", lw=0.9)
         axis.set(title=f"Half-way: {title}", xlabel="thousand samples", ylim=(0, None))
-        axis.legend()
+        axis.legend(loc="center right")
     axes[0].set_ylabel("error of the latest 1,024 samples (%)")
     figure.savefig(path, dpi=200)
 

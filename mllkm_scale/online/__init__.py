@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from mllkm_scale.online.sources.json_samples import JSONSamples
     from mllkm_scale.online.sources.opening import open_samples
     from mllkm_scale.online.sources.samples import IterableSamples
-    from mllkm_scale.online.streams import stream
     from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
     from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
     from mllkm_scale.online.streaming import StreamResult
+    from mllkm_scale.online.streams import stream
 
 _HOMES = {
     "CSVSamples": "mllkm_scale.online.sources.csv_samples",
