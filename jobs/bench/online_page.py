@@ -164,11 +164,11 @@ def draw_drift(result: Result, path: Path) -> None:
                 np.array(record["curve"]["number"]) / 1000,
                 np.array(record["curve"]["recent_error"], dtype=float),
             )
-            label = "no window" if plain else f"window of {record['window']:,} samples"
+            label = "no window" if plain else f"window of {record['window']:,}"
             axis.plot(n, 100 * recent, color=GREY if plain else BLUE, lw=1.0, label=label)
         axis.axvline(half / 1000, color=ORANGE, ls="--", lw=0.9)
         axis.set(title=f"Half-way: {title}", xlabel="thousand samples", ylim=(0, None))
-        axis.legend(loc="center right")
+    axes[0].legend(loc="upper left")
     axes[0].set_ylabel("error of the latest 1,024 samples (%)")
     figure.savefig(path, dpi=200)
 
