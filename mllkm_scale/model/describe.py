@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -212,6 +213,15 @@ def _cost_lines(facts: Description) -> dict[str, str]:
     }
 
 
+def _proved(record: ModelRecord) -> dict[str, str]:
+    if math.isnan(record.gap):
+        return {"certificate": f"none: learned from a stream ({record.status})"}
+    return {
+        "certificate": f"{record.dual:.6g} <= optimum <= {record.primal:.6g} over {record.n_open} kernels",
+        "gap": f"{record.gap:.3%} (asked for {record.tol:.3%}), {record.status}",
+    }
+
+
 def _lines(facts: Description) -> list[str]:
     record = facts.certificate
     shown = ", ".join(str(label) for label in facts.classes[:LISTED])
@@ -223,8 +233,7 @@ def _lines(facts: Description) -> list[str]:
         "features": f"{facts.n_features_in} in, {facts.n_features_out} as the kernels see them",
         "classes": shown + more,
         "preprocessing": facts.preprocessing,
-        "certificate": f"{record.dual:.6g} <= optimum <= {record.primal:.6g} over {record.n_open} kernels",
-        "gap": f"{record.gap:.3%} (asked for {record.tol:.3%}), {record.status}",
+        **_proved(record),
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
         "file": "not saved" if facts.file_bytes is None else format_bytes(facts.file_bytes),
         "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} to predict",

@@ -6,8 +6,8 @@ out: others balance it, and the machine would be wrong all around it. So it fade
     C_i = C min(1, 4 (1 - r_i / max_samples), 4 (1 - t_i / window)),
 
 where r_i is how many of the samples kept are younger, and t_i how many have come after it, and its duals are at most
-C_i. As long as three quarters of the room are free, nothing fades. Samples leave when C_i is zero; and samples without
-duals that were last seen well beyond the margin of every class leave at any time, for they have no part in the machine.
+C_i. As long as a quarter of the room is free, nothing fades. Samples leave when C_i is zero; and samples without duals
+that were last seen well beyond the margin of every class leave at any time, for they have no part in the machine.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class OnlineSizes:
     map: MapName
     max_kernels: int
     max_samples: int | None
+    projected: bool = False  # whether principal components are taken
     chunk_rows: int = 1024
 
     @property
@@ -105,7 +106,7 @@ def plan_online(sizes: OnlineSizes, budget_bytes: int, held_bytes: int = 0) -> O
 
 def reading_bytes(sizes: OnlineSizes) -> int:
     """Chunks as read and as checked, pending rows, the warm-up as prepared; covariances if it is projected."""
-    covariances = 4 * _F * sizes.n_features_in**2 if sizes.n_features < sizes.n_features_in else 0
+    covariances = 4 * _F * sizes.n_features_in**2 if sizes.projected else 0
     rows = 3 * sizes.chunk_rows + 3 * sizes.warm_up
     return _F * (rows * sizes.n_features_in + (sizes.warm_up + REFERENCE) * sizes.n_features) + covariances
 

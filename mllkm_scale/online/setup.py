@@ -73,11 +73,11 @@ def codes_of(labels: Array, classes: Array, first: int) -> Array:
 def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: OnlineParams) -> OnlineSizes:
     """What the plan is a function of."""
     components = params.n_components
-    projected = components is not None and not isinstance(components, float | np.floating)
+    counted = components is not None and not isinstance(components, float | np.floating)
     return OnlineSizes(
         n_features_in=n_features_in,
         # A share of variance may keep all of them.
-        n_features=int(components) if projected else n_features_in,  # type: ignore[arg-type]
+        n_features=int(components) if counted else n_features_in,  # type: ignore[arg-type]
         n_classes=n_classes,
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
         warm_up=online.warm_up,
@@ -85,4 +85,5 @@ def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: 
         map=check_map(params.map),
         max_kernels=params.max_kernels or USUAL_KERNELS,
         max_samples=online.max_samples,
+        projected=components is not None,
     )

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.errors import BudgetError, DataError, ParameterError
+from mllkm_scale.model import describe
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK
 from mllkm_scale.online.params import OnlineParams
@@ -66,6 +67,7 @@ def test_a_model_is_of_its_moment(digits):
     assert [getattr(model, name).tobytes() for name in ARRAYS] == before
     assert (model.certificate.status, model.certificate.n_train) == ("online", 300)
     assert learner.model().certificate.n_train == 1100
+    assert "learned from a stream" in describe(model).as_text()
 
 
 def test_finishing_brings_the_gap_down_and_changes_nothing_of_the_state(digits):
