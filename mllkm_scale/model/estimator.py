@@ -27,8 +27,8 @@ __all__ = ["MLLKMClassifier"]
 Array = NDArray[Any]
 
 SKLEARN_BYTES = 160_000_000
-"""scikit-learn, and pandas, which it loads where that is installed, as measured where they were just installed, and more
-of their pages are mapped than are used: 110 MB elsewhere. A training without them needs less."""
+"""scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
+installed, for more of their pages are mapped then. A training without them needs less."""
 
 # What a machine that learns online does not have.
 _OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
