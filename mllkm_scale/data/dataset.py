@@ -207,6 +207,11 @@ class Dataset:
         return "y" if self._y is None else self._y.name
 
     @property
+    def source(self) -> Source:
+        """Where the samples come from, to be shared by data sets made of this one."""
+        return self._x
+
+    @property
     def label_source(self) -> Source | None:
         """Where the labels come from, to be shared by data sets made of this one."""
         return self._y

@@ -1,0 +1,101 @@
+"""Some rows of a data set as a data set of their own: those to train on, and those to choose a model by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.labels import encode_labels
+from mllkm_scale.data.sources import Source
+from mllkm_scale.errors import DataError, ParameterError
+
+__all__ = ["split", "subset"]
+
+
+class SubsetSource:
+    """Rows of another source by number, in ascending order.
+
+    They are read in windows of the other source, of which one is in memory at a time: a row that is left out costs its
+    reading, but no memory.
+    """
+
+    def __init__(self, source: Source, rows: NDArray[np.int64], name: str) -> None:
+        self.name = name
+        self._source, self._rows = source, rows
+        self.shape: tuple[int, ...] = (len(rows), *source.shape[1:])
+        self.dtype: np.dtype[Any] = source.dtype
+        width = int(np.prod(source.shape[1:], dtype=np.int64))
+        self._window = default_chunk_rows(max(1, width))
+        self.buffer_bytes = source.buffer_bytes + self._window * width * source.dtype.itemsize
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop` of the subset."""
+        wanted = self._rows[start:stop]
+        if not len(wanted):
+            return self._source.read(0, 0)
+        windows = np.split(wanted, np.flatnonzero(np.diff(wanted // self._window)) + 1)
+        parts = [self._source.read(int(part[0]), int(part[-1]) + 1)[part - part[0]] for part in windows]
+        return np.concatenate(parts)
+
+    def close(self) -> None:
+        """Close the other source."""
+        self._source.close()
+
+
+def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
+    """The rows of these numbers, in ascending order, and their labels; nothing is read or copied now.
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"])
+    >>> some = subset(data, np.array([3, 0]))
+    >>> some.chunk(0).tolist(), some.labels().tolist()
+    ([[0.0], [3.0]], ['a', 'b'])
+    """
+    numbers = np.unique(np.asarray(rows, dtype=np.int64))
+    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < dataset.n_rows:
+        raise ParameterError(
+            f"{dataset.name} has rows 0 to {dataset.n_rows - 1}: {numbers[0]} to {numbers[-1]} were asked for"
+        )
+    labels = dataset.label_source
+    return Dataset(
+        SubsetSource(dataset.source, numbers, f"{what} of {dataset.name}"),
+        None if labels is None else SubsetSource(labels, numbers, f"{what} of {labels.name}"),
+    )
+
+
+def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """The rows to train on, and a random share of each class that is held out to validate by.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With labels.
+    share : float
+        Of the rows of each class that is held out, between 0 and 1. A class has at least one row on either side; one
+        that has a single row is trained on.
+    seed : int
+        Of the choice.
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays(np.arange(10.0)[:, None], [0, 1] * 5)
+    >>> kept, held_out = split(data, 0.2)
+    >>> kept.n_rows, held_out.n_rows, sorted(held_out.labels().tolist())
+    (8, 2, [0, 1])
+    """
+    if not 0 < share < 1:
+        raise ParameterError(f"a share of {share!r} cannot be held out: give a number between 0 and 1, such as 0.2")
+    classes, codes = encode_labels(dataset.labels())
+    rng = np.random.default_rng([seed, 5])
+    held_out = np.zeros(dataset.n_rows, dtype=bool)
+    for code in range(len(classes)):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        held_out[rows[: min(len(rows) - 1, max(1, round(share * len(rows))))]] = True
+    if not held_out.any():
+        raise DataError(f"{dataset.name} has one row a class, and none to hold out: give validation data of their own")
+    return subset(dataset, np.flatnonzero(~held_out), "rows"), subset(dataset, np.flatnonzero(held_out), "other rows")
