@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.config import PARAMETERS, configured_parameters
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["PRESETS", "Params", "changed", "defaults", "parameter", "resolve"]
+__all__ = ["PRESETS", "Params", "changed", "checked", "defaults", "parameter", "resolve"]
 
 Choice = tuple[str, ...]
 
@@ -138,11 +139,19 @@ def defaults() -> dict[str, Any]:
 
 
 def resolve(preset: str | None = None, **given: Any) -> Params:
-    """Checked parameters: what is given wins over the preset, and the preset over the defaults.
+    """Checked parameters: what is given wins over the preset, and the preset over what is configured, or the defaults.
+
+    Of those that can be configured, None stands for what is.
 
     >>> resolve("paper", C=10.0).C, resolve("paper").C, resolve().C
     (10.0, 100.0, 'auto')
     """
+    told = {name: value for name, value in given.items() if value is not None or name not in PARAMETERS}
+    return checked(preset, **(configured_parameters() | told))
+
+
+def checked(preset: str | None = None, **given: Any) -> Params:
+    """Parameters as `resolve` has them, whatever is configured."""
     if preset is not None and preset not in PRESETS:
         raise ParameterError(f"preset={preset!r} is not known: choose one of {', '.join(PRESETS)}, or None")
     standard = defaults()

@@ -19,7 +19,7 @@ from mllkm_scale.cli.parsers import (
 )
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.online.params import SHARED, OnlineParams
-from mllkm_scale.params import PRESETS, Params, resolve
+from mllkm_scale.params import PRESETS, Params, checked
 
 __all__ = ["given_parameters", "given_stream_parameters", "stream_options", "training_options"]
 
@@ -122,7 +122,7 @@ def _parsed(
         try:
             value = parser(text.strip())
             given = {str(parameter.name): value}
-            _ = resolve(**given) if owner is Params else OnlineParams(**given).check()
+            _ = checked(**given) if owner is Params else OnlineParams(**given).check()
         except ParameterError as error:
             raise click.BadParameter(str(error), context, parameter) from None
         return value

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mllkm_scale.cluster import current_client
+from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.model import Model
@@ -90,16 +91,18 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         Certified relative duality gap, over all candidate kernels, at which training ends.
     max_kernels, max_rounds, time_limit : int, int, float or None
         Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
-    memory_budget : str or int
-        Bound on the peak resident memory of the process, such as "1GB".
+    memory_budget : str, int or None
+        Bound on the peak resident memory of the process, such as "1GB". None: as configured
+        (`mllkm_scale.config`), or 2 GB.
     scratch_dir : str or None
-        Folder for temporary files: prepared data and Gram tiles that do not fit the budget.
+        Folder for temporary files: prepared data and Gram tiles that do not fit the budget. None: as configured, or the
+        system's.
     random_state : int or None
         Seed; the same seed gives the same bits.
     n_jobs : int or None
-        Threads; -1 for one a core. The result does not depend on it.
-    worker_timeout : float
-        Seconds to wait for the next result of the dask workers before training gives up.
+        Threads; -1 for one a core. The result does not depend on it. None: as configured, or -1.
+    worker_timeout : float or None
+        Seconds to wait for the next result of the dask workers before training gives up. None: as configured, or 300.
     verbose : int
         1 prints a line a round.
     preset : {None, "paper"}
@@ -165,11 +168,11 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         max_kernels: int | None = None,
         max_rounds: int | None = None,
         time_limit: float | None = None,
-        memory_budget: str | int = "2GB",
+        memory_budget: str | int | None = None,
         scratch_dir: str | None = None,
         random_state: int | None = 0,
-        n_jobs: int | None = -1,
-        worker_timeout: float = 300.0,
+        n_jobs: int | None = None,
+        worker_timeout: float | None = None,
         verbose: int = 0,
         preset: str | None = None,
         max_samples: int | None = None,
@@ -316,17 +319,20 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
         check_is_fitted(self)
         if isinstance(X, Dataset):
-            return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self.n_jobs)])
+            return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
         rows = self._rows(X)
-        return self.model_.decision_function(rows, n_jobs=self.n_jobs)
+        return self.model_.decision_function(rows, n_jobs=self._threads())
 
     def predict(self, X: ArrayLike | Dataset) -> Array:
         """Label of each row. A Dataset is read chunk by chunk."""
         check_is_fitted(self)
         if isinstance(X, Dataset):
-            return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self.n_jobs)])
+            return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
         rows = self._rows(X)
-        return self.model_.predict(rows, n_jobs=self.n_jobs)
+        return self.model_.predict(rows, n_jobs=self._threads())
+
+    def _threads(self) -> int | None:
+        return configured("n-jobs") if self.n_jobs is None else self.n_jobs
 
     def _rows(self, X: ArrayLike) -> Array:
         return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

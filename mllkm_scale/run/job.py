@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import MLLKMError, ParameterError
-from mllkm_scale.params import PRESETS, Params, resolve
+from mllkm_scale.params import PRESETS, Params, checked
 from mllkm_scale.run.job_lines import Lines
 from mllkm_scale.run.job_names import REQUIRED, TABLES, about_unknown_key, about_unknown_name, about_unknown_table
 from mllkm_scale.run.job_text import JobText
@@ -170,7 +170,7 @@ class _Reader:
         preset = self.value("parameters", "preset", _preset)
         if not self.text.has_problem("parameters"):
             try:
-                resolve(preset, **given)
+                checked(preset, **given)
             except ParameterError as error:
                 self.text.problem(str(error), "parameters")
         return given if preset is None else {"preset": preset} | given

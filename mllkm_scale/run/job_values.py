@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.params import resolve
+from mllkm_scale.params import checked
 from mllkm_scale.units import parse_bytes
 
 __all__ = ["memory_value", "one_of", "parameter_value", "text_value", "typed"]
@@ -124,7 +124,7 @@ def parameter_value(hint: Any, place: Callable[[str], Path], name: str, value: A
         return _anchors(found, place)
     if name == "n_components":
         return _components(found)
-    resolve(**{name: found})
+    checked(**{name: found})
     return found
 
 

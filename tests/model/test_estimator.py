@@ -12,6 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import check_estimator
 
 from mllkm_scale import Dataset, MLLKMClassifier
+from mllkm_scale.config import PARAMETERS
 from mllkm_scale.online import OnlineParams
 from mllkm_scale.params import defaults
 
@@ -29,7 +30,8 @@ def test_all_of_scikit_learns_checks_pass():
 
 def test_its_parameters_are_those_of_train_and_the_preset():
     parameters = MLLKMClassifier().get_params()
-    assert parameters == {**defaults(), "preset": None, **vars(OnlineParams())}
+    as_configured = dict.fromkeys(PARAMETERS)
+    assert parameters == {**defaults(), **as_configured, "preset": None, **vars(OnlineParams())}
     assert clone(MLLKMClassifier(C=3.0, gammas=[0.1])).get_params()["C"] == 3.0
 
 

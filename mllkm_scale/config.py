@@ -1,0 +1,219 @@
+"""Defaults of the user: dask's configuration, under the name ``mllkm``.
+
+    argument or option  >  job file  >  dask.config.set  >  environment  >  file  >  built-in
+
+They are for what shapes a run and not its result. dask is imported when a setting is first asked for: help must not
+wait for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.units import parse_bytes
+
+__all__ = [
+    "PARAMETERS",
+    "SETTINGS",
+    "InForce",
+    "Origin",
+    "configured",
+    "configured_parameters",
+    "in_force",
+    "is_configured",
+]
+
+NAME = "mllkm"
+PARAMETERS = ("memory_budget", "scratch_dir", "n_jobs", "worker_timeout")
+"""Parameters of a training whose default can be configured."""
+
+
+class Origin(IntEnum):
+    """Where a value is from; the larger wins."""
+
+    BUILT_IN = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    PROGRAM = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key of the configuration: its built-in value, what it is, and how a given value is read."""
+
+    default: Any
+    help: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class InForce:
+    """A setting as it is now; `place` names the file or the variable that it is from."""
+
+    key: str
+    value: Any
+    origin: Origin
+    place: str
+
+
+def _size(value: Any) -> str | int:
+    parse_bytes(value)
+    return value if isinstance(value, str) else int(value)
+
+
+def _folder(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ParameterError(f"{value!r} is not a path")
+    return str(Path(value).expanduser())
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ParameterError(f"{value!r} is not a text such as tcp://node1:8786")
+    return value
+
+
+def _jobs(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value == 0:
+        raise ParameterError(f"{value!r} is not a number of threads, nor -1 for one a core")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParameterError(f"{value!r} is not a whole number from 0")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ParameterError(f"{value!r} is not a positive number of seconds")
+    return float(value)
+
+
+def _switch(value: Any) -> bool:
+    if value not in (True, False):  # 0 and 1 of the environment equal them
+        raise ParameterError(f"{value!r} is neither true nor false")
+    return bool(value)
+
+
+def _progress(value: Any) -> str:
+    from mllkm_scale.run.progress import MODES
+
+    if value not in MODES:
+        raise ParameterError(f"{value!r} is none of {', '.join(MODES)}")
+    return str(value)
+
+
+SETTINGS = {
+    "memory-budget": Setting("2GB", "bound on the peak memory of a training", _size),
+    "scratch-dir": Setting(None, "folder for temporary files", _folder),
+    "n-jobs": Setting(-1, "threads; -1 for one a core", _jobs),
+    "worker-timeout": Setting(300.0, "seconds to wait for the next result of dask workers", _seconds),
+    "report": Setting(True, "whether a training writes report.html", _switch),
+    "progress": Setting("auto", "how the command line shows progress", _progress),
+    "workers": Setting(None, "dask workers that the command line starts", _count),
+    "scheduler": Setting(None, "dask scheduler that the command line uses", _text),
+    "scheduler-file": Setting(None, "dask scheduler that the command line uses, by its file", _folder),
+}
+"""The keys below ``mllkm``."""
+
+
+def configured(key: str) -> Any:
+    """The value of a setting: as configured, or the built-in one.
+
+    Raises
+    ------
+    ParameterError
+        If there is a key below ``mllkm`` that is not known, or the value cannot work; file or variable are named.
+
+    Examples
+    --------
+    >>> import dask
+    >>> with dask.config.set({"mllkm.memory-budget": "4GB"}):
+    ...     configured("memory-budget")
+    '4GB'
+    """
+    found = _given()
+    return _read(key, found[key]) if key in found else SETTINGS[key].default
+
+
+def is_configured(key: str) -> bool:
+    """Whether the user has set it."""
+    return key in _given()
+
+
+def configured_parameters() -> dict[str, Any]:
+    """The parameters of a training that are configured."""
+    found = _given()
+    keys = {name: name.replace("_", "-") for name in PARAMETERS}
+    return {name: _read(key, found[key]) for name, key in keys.items() if key in found}
+
+
+def in_force() -> tuple[InForce, ...]:
+    """Every setting as it is now, and where it is from."""
+    found = _given()
+    return tuple(
+        InForce(key, _read(key, found[key]), *_origin(key, found[key]))
+        if key in found
+        else InForce(key, setting.default, Origin.BUILT_IN, "built-in")
+        for key, setting in SETTINGS.items()
+    )
+
+
+def _given() -> dict[str, Any]:
+    """What the user has set, as it was written; null is as if it were not there."""
+    try:
+        import dask.config as dask_config
+    except ValueError as error:  # of a file that is no YAML, and not only of ours
+        raise ParameterError(f"{' '.join(str(error).split())}: mend the file, or remove it") from error
+    found = dask_config.get(NAME, None) or {}
+    if not isinstance(found, Mapping):
+        raise ParameterError(f"{NAME} is {found!r} in dask's configuration: write keys below it, as memory-budget: 4GB")
+    given = {str(key).replace("_", "-"): value for key, value in found.items()}
+    for key, value in given.items():
+        if key not in SETTINGS:
+            close = difflib.get_close_matches(key, SETTINGS, n=1)
+            remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(SETTINGS)}"
+            raise ParameterError(f"{NAME}.{key} ({_origin(key, value)[1]}) is not known: {remedy}")
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _read(key: str, value: Any) -> Any:
+    try:
+        return SETTINGS[key].read(value)
+    except ParameterError as error:
+        remedy = "" if ": " in str(error) else ": correct it there"
+        raise ParameterError(f"{NAME}.{key} ({_origin(key, value)[1]}): {error}{remedy}") from None
+
+
+def _origin(key: str, value: Any) -> tuple[Origin, str]:
+    """Where a value is from: the first place, from the strongest down, that has just this value."""
+    import dask.config as dask_config
+
+    path = f"{NAME}.{key}"
+    if _same(dask_config.get(path, None, config=dask_config.collect_env()), value):
+        return Origin.ENVIRONMENT, _variable(key)
+    for file in reversed(list(dask_config.paths_containing_key(path, paths=dask_config.paths))):
+        (_, content), *_ = dask_config.collect_yaml([str(file)], return_paths=True)
+        if _same(dask_config.get(path, None, config=content), value):
+            return Origin.FILE, str(file)
+    return Origin.PROGRAM, "dask.config.set"
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _variable(key: str) -> str:
+    wanted = f"DASK_{NAME}__{key}".replace("-", "_").upper()
+    names = [name for name in os.environ if name.upper().replace("-", "_") == wanted]
+    return names[0] if names else "of the process that started this one"
