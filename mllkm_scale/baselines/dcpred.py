@@ -49,7 +49,7 @@ class DCPredClassifier(Baseline):
     C : float
         Weight of the hinge loss.
     gamma : float or "scale"
-        Scale of exp(-gamma |x - z|^2); "scale" is 1 / (number of features times their variance).
+        Scale of `exp(-gamma |x - z|^2)`; "scale" is 1 / (number of features times their variance).
     pseudo_scales : sequence of float
         The r, none of them 1, of the pseudo-landmarks c + r (u - c) that go with each landmark u, c the mean of the
         cluster; empty for none.

@@ -32,7 +32,7 @@ class LDKLClassifier(Baseline):
     """Local Deep Kernel Learning: each sample is scored by the nodes on its path through a learned tree.
 
     The problem is the one of the paper, and so is its relaxation. The steps are Adam's instead of 1 / (lambda sqrt(t)),
-    in units of 1 / root mean |x|^2, so that one length of them serves many data sets. The paper treats two classes;
+    in units of `1 / root mean |x|^2`, so that one length of them serves many data sets. The paper treats two classes;
     more of them are one tree each, one against the rest. Features should be scaled to like ranges, about zero.
 
     Parameters

@@ -42,7 +42,7 @@ class LMKLClassifier(Baseline):
     Parameters
     ----------
     kernels : sequence of {"linear", "polynomial", "gaussian"}
-        <x, z>; (<x, z> + 1)^2; exp(-|x - z|^2 / width^2). A name may come several times.
+        `<x, z>`; `(<x, z> + 1)^2`; `exp(-|x - z|^2 / width^2)`. A name may come several times.
     width : float or "auto"
         Of the Gaussian; "auto" is the mean distance of a training row to its nearest neighbour.
     normalize : bool
