@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.cluster.spec import ClusterSpec
 
-__all__ = ["cluster_options", "cluster_spec", "in_words", "open_cluster", "report_option"]
+__all__ = [
+    "cluster_options",
+    "cluster_spec",
+    "configured_cluster",
+    "given_cluster",
+    "in_words",
+    "open_cluster",
+    "report_option",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,6 +65,11 @@ def cluster_options(command: Command) -> Command:
 
 
 def cluster_spec(context: click.Context) -> ClusterSpec | None:
+    """The cluster that the options name, or else the configuration; None if neither names one."""
+    return given_cluster(context) or configured_cluster()
+
+
+def given_cluster(context: click.Context) -> ClusterSpec | None:
     """The cluster that the options name; None if they name none."""
     given = [name for name in FLAGS if context.params.get(name) is not None]
     if not given:
@@ -64,18 +77,38 @@ def cluster_spec(context: click.Context) -> ClusterSpec | None:
     if len(given) > 1:
         flags = " and ".join(FLAGS[name] for name in given)
         raise click.UsageError(f"{flags} each name a cluster: give one of them", context)
+    try:
+        return _spec(given[0], context.params[given[0]])
+    except ParameterError as error:
+        raise click.BadParameter(str(error), context, param_hint=FLAGS[given[0]]) from None
 
+
+def configured_cluster() -> ClusterSpec | None:
+    """The cluster that is configured; of several places that name one the strongest counts."""
+    from mllkm_scale.config import in_force
+
+    named = [found for found in in_force() if found.key.replace("-", "_") in FLAGS and found.value is not None]
+    strongest = [found for found in named if found.origin == max(other.origin for other in named)]
+    if not strongest:
+        return None
+    if len(strongest) > 1:
+        places = " and ".join(f"mllkm.{found.key} ({found.place})" for found in strongest)
+        raise ParameterError(f"{places} each name a cluster: keep one of them")
+    found = strongest[0]
+    try:
+        return _spec(found.key.replace("-", "_"), found.value)
+    except ParameterError as error:
+        raise ParameterError(f"mllkm.{found.key} ({found.place}): {error}") from None
+
+
+def _spec(name: str, value: Any) -> ClusterSpec:
     from mllkm_scale.cluster.spec import ClusterSpec
 
-    name, value = given[0], context.params[given[0]]
-    try:
-        if name == "scheduler":
-            return ClusterSpec(kind="address", address=value)
-        if name == "scheduler_file":
-            return ClusterSpec(kind="scheduler-file", scheduler_file=value)
-        return ClusterSpec(kind="local", workers=value) if value else ClusterSpec()
-    except ParameterError as error:
-        raise click.BadParameter(str(error), context, param_hint=FLAGS[name]) from None
+    if name == "scheduler":
+        return ClusterSpec(kind="address", address=value)
+    if name == "scheduler_file":
+        return ClusterSpec(kind="scheduler-file", scheduler_file=Path(value))
+    return ClusterSpec(kind="local", workers=value) if value else ClusterSpec()
 
 
 @contextmanager

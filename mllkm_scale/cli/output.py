@@ -26,22 +26,33 @@ __all__ = [
 ]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def _as_configured(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Callback of an option: what is configured, where it is not given."""
+
+    def value_of(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        from mllkm_scale.config import configured
+
+        return configured(key) if value is None and not context.resilient_parsing else value
+
+    return value_of
+
+
 jobs_option = click.option(
     "--n-jobs",
     "--jobs",
     "n_jobs",
     type=int,
-    default=-1,
-    show_default=True,
-    help="Threads; -1 for one a core.",
+    callback=_as_configured("n-jobs"),
+    help="Threads; -1 for one a core.  [default: -1]",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there already.")
 progress_option = click.option(
     "--progress",
     type=click.Choice(MODES),
-    default="auto",
-    show_default=True,
-    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.",
+    callback=_as_configured("progress"),
+    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.  [default: auto]",
 )
 wants_model = click.argument("model", type=click.Path(path_type=Path))
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, report_option
+from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.training_run import TrainingRun, open_data
+from mllkm_scale.config import configured
 from mllkm_scale.errors import JobFileError
 from mllkm_scale.run.progress import MODES
 
@@ -56,9 +57,9 @@ def run(
     """
     if resume and overwrite:
         raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
-    given = cluster_spec(context)
+    given = given_cluster(context)
     job = _load(job_file)
-    cluster = given or job.cluster
+    cluster = given or (None if job.tells("cluster") else configured_cluster()) or job.cluster
     if cluster.kind == "none":
         _refuse_report(performance_report, job, context)
     training = TrainingRun(
@@ -69,7 +70,7 @@ def run(
         parameters=job.parameters,
         resume=resume,
         overwrite=overwrite,
-        progress=progress or job.progress,
+        progress=progress or (job.progress if job.tells("output", "progress") else configured("progress")),
         cluster=cluster,
         performance_report=performance_report or job.performance_report,
     )

@@ -121,11 +121,15 @@ class TrainingRun:
             )
 
     def settings(self) -> dict[str, Any]:
-        """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given."""
+        """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given anywhere."""
         cluster = self.cluster
         if cluster is None or cluster.kind != "local" or "n_jobs" in self.parameters:
             return self.parameters
+        from mllkm_scale.config import is_configured
         from mllkm_scale.team import n_threads
+
+        if is_configured("n-jobs"):
+            return self.parameters
 
         busy = (cluster.workers or 0) * cluster.threads_per_worker
         return self.parameters | {"n_jobs": max(1, n_threads(-1) - busy)}

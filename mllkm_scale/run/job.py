@@ -61,6 +61,10 @@ class Job:
     performance_report: Path | None
     lines: Lines = field(default_factory=Lines, repr=False, compare=False)
 
+    def tells(self, *path: str) -> bool:
+        """Whether the file has a table, or a key of it."""
+        return any(found[: len(path)] == path for found in self.lines.lines)
+
     def where(self, table: str, key: str) -> str:
         """File and line of a key, as messages name them."""
         return f"{self.path}:{self.lines.of(table, key)}"
