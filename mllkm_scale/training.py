@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
+from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.assembly import assemble, plain_params
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
 from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
@@ -40,6 +41,7 @@ from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
+    from mllkm_scale.model.evaluation import Evaluation
 
 __all__ = ["TrainResult", "train"]
 
@@ -48,7 +50,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A model, the duals (n, K) whose value is the D of its certificate, and how it came about."""
+    """A model, the duals (n, K) whose value is the D of its certificate, and how it came about.
+
+    `evaluation` is that on the test rows, None if none were given.
+    """
 
     model: Model
     duals: Array
@@ -56,11 +61,13 @@ class TrainResult:
     status: str
     plan: Plan
     peak_bytes: int
+    evaluation: Evaluation | None = None
 
 
 def train(
     dataset: Dataset,
     *,
+    test: Dataset | None = None,
     client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -69,6 +76,8 @@ def train(
     should_stop: Callable[[], bool] | None = None,
     preset: str | None = None,
     held_bytes: int = 0,
+    report: bool = True,
+    image_shape: str | Sequence[int] | None = None,
     **params: Any,
 ) -> TrainResult:
     """Train a machine on a data set, within a memory budget, to a certified duality gap.
@@ -77,12 +86,14 @@ def train(
     ----------
     dataset : Dataset
         Samples and labels, on disk or in memory.
+    test : Dataset, optional
+        Labelled rows that the model is measured on in the end; nothing of the training depends on them.
     client : distributed.Client, optional
         Its workers scan the kernels and pass over the samples, while this process solves. They read data on disk by its
         path, and what this process puts into the run folder (or `scratch_dir`). The result has the bits of a training
         without them.
     run_dir : path, optional
-        Folder for the model, a checkpoint after each round, the history, the plan and the log.
+        Folder for the model, a checkpoint after each round, the history, the plan, the log and the report.
     resume : bool
         Go on from the checkpoint in `run_dir`; the result has the bits of a training that was never interrupted.
     overwrite : bool
@@ -95,6 +106,10 @@ def train(
         "paper" for the paper's setting; parameters that are given win over it.
     held_bytes : int
         Memory of arrays and libraries that the program holds beside the training: it counts within `memory_budget`.
+    report : bool
+        Whether `run_dir` gets a report.html in the end; one that fails is told of, and loses nothing.
+    image_shape : text or sequence of int, optional
+        "28x28" or (28, 28) where a row is an image of that height and width, so that the report shows anchors as such.
     **params
         The parameters of `MLLKMClassifier`.
 
@@ -108,6 +123,7 @@ def train(
     settings = resolve(preset, **params)
     with ExitStack() as stack:
         plan = make_plan(dataset, settings, held_bytes)
+        ending = Ending.checked(dataset, test, image_shape, report)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         folder = None
@@ -121,7 +137,7 @@ def train(
         listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop)
+        training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop, ending)
         if client is not None:
             training.crew = stack.enter_context(training.enlisted(client))
         return training.run(dataset, resume)
@@ -138,9 +154,10 @@ class Training:
         listener: Listener,
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
+        ending: Ending,
     ) -> None:
         self.params, self.plan, self.team, self.folder = params, plan, team, folder
-        self.listener, self.should_stop = listener, should_stop
+        self.listener, self.should_stop, self.ending = listener, should_stop, ending
         self.crew: Crew = ThreadCrew(team, self.poll)
         self.worker_peak_bytes = 0
         self.started = time.perf_counter()
@@ -172,6 +189,7 @@ class Training:
             elif self.folder is not None:
                 self.folder.clear()
                 self.folder.write_json("plan.json", self.plan.as_dict())
+                self.folder.write_json("run.json", self.record(dataset))
             self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
             statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
             status = next((s for s in statuses if s != "converged"), "converged")
@@ -294,17 +312,22 @@ class Training:
         )
         if self.folder is not None:
             model.save(self.folder.model)
-            run = {
-                "version": __version__,
-                "data": {"name": dataset.name, "rows": dataset.n_rows, "features": dataset.n_features},
-                "parameters": plain_params(self.params),
-                "C": model.certificate.params["C"],
-                "local_bias": model.family.local_bias,
-                "plan": self.plan.as_dict(),
-                "inner": self.inner_records,
-                "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
-                "result": vars(finished),
-            }
-            self.folder.write_json("run.json", run)
+            self.folder.write_json("run.json", self.record(dataset, model, finished))
+        evaluation = self.ending.measure(model, self.folder, self.listener, self.params.n_jobs)
+        self.ending.draw(self.folder, self.listener)
         self.listener(finished)
-        return TrainResult(model, duals, tuple(self.history), status, self.plan, peak)
+        return TrainResult(model, duals, tuple(self.history), status, self.plan, peak, evaluation)
+
+    def record(self, dataset: Dataset, model: Model | None = None, finished: Finished | None = None) -> dict[str, Any]:
+        """What run.json holds, of a training that begins or of one that has ended."""
+        return {
+            "version": __version__,
+            "data": self.ending.data_record(dataset),
+            "parameters": plain_params(self.params),
+            "C": None if model is None else model.certificate.params["C"],
+            "local_bias": None if model is None else model.family.local_bias,
+            "plan": self.plan.as_dict(),
+            "inner": self.inner_records,
+            "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
+            "result": None if finished is None else vars(finished),
+        }

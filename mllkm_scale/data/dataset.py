@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,10 @@ from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.data.sources import ArraySource, Source
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["Dataset"]
+__all__ = ["FEATURE_NAMES", "Dataset"]
+
+FEATURE_NAMES = "feature_names"
+"""Name of the data set that holds the names of the features, beside that of the samples."""
 
 
 class Dataset:
@@ -44,6 +48,8 @@ class Dataset:
         everywhere.
     has_labels : bool
         Whether there are labels.
+    feature_names : tuple of str or None
+        What the features are called, where that is known.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
 
@@ -78,6 +84,7 @@ class Dataset:
         self.has_labels = y is not None
         self.buffer_bytes = x.buffer_bytes
         self._remove: Callable[[], object] | None = None
+        self._names: Callable[[], tuple[str, ...] | None] = _no_names
 
     @classmethod
     def open(
@@ -116,16 +123,26 @@ class Dataset:
             labels = None if y is None else kind(where, y)
             if labels is not None:
                 labels.close()
-            return cls(samples, labels, path=where, chunk_rows=chunk_rows)
+            dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
+            dataset._names = partial(_stored_names, kind, where, x, dataset.n_features)
+            return dataset
         except BaseException:
             samples.close()
             raise
 
     @classmethod
     def from_arrays(
-        cls, X: ArrayLike, y: ArrayLike | None = None, *, chunk_rows: int | None = None, name: str = "X"
+        cls,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        chunk_rows: int | None = None,
+        name: str = "X",
+        feature_names: Sequence[str] | None = None,
     ) -> Self:
         """Wrap arrays in memory; they are kept as they are and not copied.
+
+        `feature_names` are by default the columns of X, if it is a table that has such.
 
         Examples
         --------
@@ -136,7 +153,18 @@ class Dataset:
             raise DataError(f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()")
         samples = ArraySource(np.asarray(X), name)
         labels = None if y is None else ArraySource(np.asarray(y), "y" if name == "X" else f"y of {name}")
-        return cls(samples, labels, chunk_rows=chunk_rows)
+        dataset = cls(samples, labels, chunk_rows=chunk_rows)
+        columns = getattr(X, "columns", None) if feature_names is None else feature_names
+        names = None if columns is None else tuple(str(column) for column in columns)
+        if names is not None and len(names) != dataset.n_features:
+            raise ParameterError(f"{len(names)} feature_names, but {name} has {dataset.n_features} features: name each")
+        dataset._names = partial(_given_names, names)
+        return dataset
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called, where that is known."""
+        return self._names()
 
     def bounds(self, i: int) -> tuple[int, int]:
         """First row of chunk `i`, and the row after its last."""
@@ -250,3 +278,25 @@ def _zarr_source() -> Callable[[Path, str], Source]:
     from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
 
     return ZarrSource
+
+
+def _no_names() -> tuple[str, ...] | None:
+    return None
+
+
+def _given_names(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return names
+
+
+def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_features: int) -> tuple[str, ...] | None:
+    """The text of the data set `feature_names` beside x, if there is one for each feature."""
+    group, _, _ = x.rstrip("/").rpartition("/")
+    try:
+        source = kind(path, f"{group}/{FEATURE_NAMES}" if group else FEATURE_NAMES)
+        try:
+            fits = source.shape == (n_features,) and source.dtype.kind == "U"
+            return tuple(source.read(0, n_features).tolist()) if fits else None
+        finally:
+            source.close()
+    except DataError:  # there is none, or it cannot be read: the features go without names
+        return None

@@ -5,7 +5,9 @@
     history.jsonl    one JSON object a round
     stream.jsonl     for a stream instead: one JSON object for some hundred samples
     plan.json        where the memory was to go
-    run.json         parameters, data, versions, result
+    run.json         parameters, data, versions; when it has ended, the result
+    evaluation.json  the model on the test rows, where such were given
+    report.html      all of it for a person, with pictures
     run.log          what happened when
     .lock            who works in the folder
 
@@ -35,6 +37,7 @@ __all__ = ["RunFolder"]
 
 MODEL, CHECKPOINT, HISTORY, STREAM = "model.mllkm", "checkpoint.npz", "history.jsonl", "stream.jsonl"
 PLAN, RUN, LOG, LOCK = "plan.json", "run.json", "run.log", ".lock"
+EVALUATION, REPORT = "evaluation.json", "report.html"
 
 
 class RunFolder:
@@ -45,7 +48,7 @@ class RunFolder:
 
     Attributes
     ----------
-    path, model, checkpoint, history, plan, run, log : pathlib.Path
+    path, model, checkpoint, history, plan, run, evaluation, report, log : pathlib.Path
         The folder and its files.
     streamed : History
         The reports of a stream.
@@ -66,6 +69,8 @@ class RunFolder:
         self.history = self.path / HISTORY
         self.plan = self.path / PLAN
         self.run = self.path / RUN
+        self.evaluation = self.path / EVALUATION
+        self.report = self.path / REPORT
         self.log = self.path / LOG
         self._rounds = History(self.history, Round)
         self.streamed = History(self.path / STREAM, Streamed)
@@ -113,7 +118,8 @@ class RunFolder:
     def clear(self) -> None:
         """Remove the files of an earlier training but for its log; all other files stay."""
         with writing(self.path):
-            for file in (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run):
+            state = (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run)
+            for file in (*state, self.evaluation, self.report):
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -77,6 +77,8 @@ def convert(
 ) -> ConvertSummary:
     """Convert a file to an HDF5 file with the data sets X and y.
 
+    Where the columns have names, these are the data set feature_names.
+
     The target appears when all of it is written, and is untouched after an error or an interruption.
 
     Parameters
@@ -118,7 +120,7 @@ def convert(
     ...     _ = Path(folder, "pets.csv").write_text("weight,height,kind\\n3.5,25,cat\\n20,60,dog\\n")
     ...     summary = convert(f"{folder}/pets.csv", f"{folder}/pets.h5")
     >>> summary.arrays
-    {'X': ((2, 2), 'float64'), 'y': ((2,), 'text')}
+    {'X': ((2, 2), 'float64'), 'feature_names': ((2,), 'text'), 'y': ((2,), 'text')}
     """
     origin, goal = Path(source), Path(target).absolute()
     kind = _format_of(origin) if format is None else format

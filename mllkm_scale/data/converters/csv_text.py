@@ -49,6 +49,8 @@ def _convert(
         try:
             for first, lines in text_blocks(source, progress):
                 _write_block(writer, layout, first, lines, kind)
+            if layout.names is not None:
+                writer.write_names([layout.names[column] for column in layout.features])
             return
         except _OtherLabels as found:
             kind = found.kind

@@ -61,6 +61,8 @@ def _copy(file: Any, source: Path, writer: HDF5Writer, options: ConvertOptions, 
             writer.append_labels("y", _labels(_column(batch, label, done, source), label, source))
         done += batch.num_rows
         progress(done, n_rows)
+    if done:
+        writer.write_names([field.name for field in features])
 
 
 def _label_name(source: Path, label: str | int | None, names: list[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.dataset import FEATURE_NAMES
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
 from mllkm_scale.units import format_bytes
@@ -93,6 +95,10 @@ class HDF5Writer:
     def write_scalar(self, name: str, value: NDArray[Any]) -> None:
         """Write an array without axes."""
         self._file[name] = value.item() if value.dtype.kind == "U" else value
+
+    def write_names(self, names: Sequence[str]) -> None:
+        """What the features are called, as `Dataset.feature_names` finds it."""
+        self.append(FEATURE_NAMES, np.array(names, dtype=np.str_))
 
     def write_attributes(self, **attributes: str) -> None:
         """Attributes of the file: where its arrays are from."""

@@ -1,0 +1,53 @@
+"""The shape of the image that a row of features is: text to numbers, and whether it fits the features."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from mllkm_scale.errors import ParameterError
+
+__all__ = ["ImageShape", "parse_image_shape", "require_image_shape"]
+
+ImageShape = tuple[int, ...]
+"""Height and width of grey images; a third number, 3, for red, green and blue of each pixel."""
+
+_TEXT = re.compile(r"\s*(\d+)\s*x\s*(\d+)\s*(?:x\s*(\d+)\s*)?", re.IGNORECASE)
+_REMEDY = "give height and width such as 28x28, or 32x32x3 for colours"
+
+
+def parse_image_shape(text: str) -> ImageShape:
+    """The shape that is written as 28x28, or 32x32x3 for colours.
+
+    >>> parse_image_shape("28x28"), parse_image_shape("32x32x3")
+    ((28, 28), (32, 32, 3))
+    """
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ParameterError(f"image_shape={text!r}: {_REMEDY}")
+    return _checked(tuple(int(number) for number in match.groups() if number is not None))
+
+
+def require_image_shape(shape: str | Sequence[int], n_features: int) -> ImageShape:
+    """The shape as numbers, if images of it have so many features; a ParameterError if not.
+
+    >>> require_image_shape("8x8", 64), require_image_shape([2, 3], 6)
+    ((8, 8), (2, 3))
+    """
+    found = parse_image_shape(shape) if isinstance(shape, str) else _checked(shape)
+    if math.prod(found) != n_features:
+        raise ParameterError(
+            f"image_shape={'x'.join(map(str, found))} has {math.prod(found)} pixels, but a row has {n_features}"
+            f" features: {_REMEDY}"
+        )
+    return found
+
+
+def _checked(shape: Sequence[int]) -> ImageShape:
+    numbers = all(isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0 for size in shape)
+    if not numbers or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3):
+        raise ParameterError(f"image_shape={shape!r}: {_REMEDY}")
+    return tuple(int(size) for size in shape)
