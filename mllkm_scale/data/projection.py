@@ -46,10 +46,12 @@ class Projection:
         """Projected rows; in their last bits they depend on how many rows are given at once."""
         projected: NDArray[np.float64] = (X - self.mean) @ self.components.T
         if self.whiten:
-            projected /= self._deviations()
+            projected /= self.deviations
         return projected
 
-    def _deviations(self) -> NDArray[np.float64]:
+    @property
+    def deviations(self) -> NDArray[np.float64]:
+        """What whitening divides each component by, shape (p,)."""
         rounding = len(self.mean) * np.finfo(np.float64).eps * self.variances.max()
         return np.where(self.variances > rounding, np.sqrt(self.variances), 1.0)
 
