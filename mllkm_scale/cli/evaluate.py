@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import jobs_option, json_option, model_path, print_json, wants_model
+from mllkm_scale.cli.tables import Table, tell
 
 if TYPE_CHECKING:
     from mllkm_scale.model import Evaluation
@@ -45,30 +48,58 @@ def evaluate(model: Path, data: Path, x: str, y: str, n_jobs: int, as_json: bool
     if as_json:
         print_json({"data": dataset.name} | evaluation.as_dict())
     else:
-        click.echo(f"{dataset.name}: {evaluation.n:,} rows")
-        click.echo("\n".join(_lines(evaluation)))
+        title = f"{dataset.name}: {evaluation.n:,} rows"
+        tell(lambda: "\n".join([title, *_lines(evaluation)]), lambda: [title, *_parts(evaluation)])
+
+
+def _accuracy(evaluation: Evaluation) -> str:
+    return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %"
+
+
+def _parts(evaluation: Evaluation) -> Iterator[str | Table]:
+    """The same as tables."""
+    yield _accuracy(evaluation)
+    columns = zip(_names(evaluation), *_columns(evaluation), strict=True)
+    yield Table(
+        ["class", ">rows", ">precision", ">recall", ">f1"],
+        [[name, f"{n:,}", *(f"{value:.4f}" for value in values)] for name, n, *values in columns],
+    )
+    if mistakes := _mistakes(evaluation):
+        rows = [[f"{count:,}", truth, predicted] for count, truth, predicted in mistakes]
+        yield Table([">rows", "true", "predicted"], rows, title="most frequent mistakes")
 
 
 def _lines(evaluation: Evaluation) -> list[str]:
     """Accuracy, a table of the classes, and which classes are mistaken for which."""
-    names = [str(label) for label in evaluation.classes.tolist()]
+    names = _names(evaluation)
     width = max(5, *(len(name) for name in names))
     lines = [
-        f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %",
+        _accuracy(evaluation),
         "",
         f"{'class':<{width}} {'rows':>9} {'precision':>10} {'recall':>10} {'f1':>10}",
     ]
-    rows = evaluation.confusion.sum(axis=1)
-    columns = zip(names, rows, evaluation.precision, evaluation.recall, evaluation.f1, strict=True)
-    for name, n, precision, recall, f1 in columns:
+    for name, n, precision, recall, f1 in zip(names, *_columns(evaluation), strict=True):
         lines.append(f"{name:<{width}} {n:>9,} {precision:>10.4f} {recall:>10.4f} {f1:>10.4f}")
+    if mistakes := _mistakes(evaluation):
+        lines += ["", "most frequent mistakes (true, predicted)"]
+        lines += [f"{count:>9,}  {truth}, {predicted}" for count, truth, predicted in mistakes]
+    return lines
+
+
+def _names(evaluation: Evaluation) -> list[str]:
+    return [str(label) for label in evaluation.classes.tolist()]
+
+
+def _columns(evaluation: Evaluation) -> tuple[NDArray[Any], ...]:
+    return evaluation.confusion.sum(axis=1), evaluation.precision, evaluation.recall, evaluation.f1
+
+
+def _mistakes(evaluation: Evaluation) -> list[tuple[int, str, str]]:
+    """Count, true and predicted class of the most frequent mistakes."""
+    names = _names(evaluation)
     mistakes = [
         (int(count), names[truth], names[predicted])
         for (truth, predicted), count in np.ndenumerate(evaluation.confusion)
         if truth != predicted and count
     ]
-    mistakes.sort(key=lambda mistake: -mistake[0])
-    if mistakes:
-        lines += ["", "most frequent mistakes (true, predicted)"]
-        lines += [f"{count:>9,}  {truth}, {predicted}" for count, truth, predicted in mistakes[:MISTAKES]]
-    return lines
+    return sorted(mistakes, key=lambda mistake: -mistake[0])[:MISTAKES]

@@ -9,6 +9,7 @@ import click
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import overwrite_option
+from mllkm_scale.cli.tables import Table, tell
 
 if TYPE_CHECKING:
     from mllkm_scale.data.catalogue import Data
@@ -47,7 +48,9 @@ def fetch(names: tuple[str, ...], out: Path | None, show_list: bool, route: str 
     for name in names:
         find(name)
     if show_list or not names:
-        click.echo("\n".join(_catalogue(names)))
+        rows = _catalogue(names)
+        headings = ["name", ">rows", ">test rows", ">features", ">classes", "where"]
+        tell(lambda: "\n".join(_lines(rows)), lambda: [Table(headings, rows)])
         return
     for name in names:
         data = fetch_data(name, out, route=route, overwrite=overwrite, notice=_note, progress=_note)
@@ -58,17 +61,30 @@ def _note(text: str) -> None:
     click.echo(f"mllkm: {text}", err=True)
 
 
-def _catalogue(names: tuple[str, ...]) -> list[str]:
-    """A line for each data set, and where it is now."""
+def _catalogue(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Name and sizes of each data set, and where it is now."""
     from mllkm_scale.data.catalogue import ENTRIES, locate
 
-    lines = [f"{'name':<12}{'rows':>9}{'test rows':>11}{'features':>10}{'classes':>9}  where"]
-    for entry in ENTRIES.values():
-        if not names or entry.name in names:
-            test_rows = f"{entry.rows[1]:,}" if len(entry.rows) == 2 else "-"
-            sizes = f"{entry.rows[0]:>9,}{test_rows:>11}{entry.n_features:>10}{entry.n_classes:>9}"
-            lines.append(f"{entry.name:<12}{sizes}  {locate(entry.name) or 'to be fetched'}")
-    return lines
+    return [
+        (
+            entry.name,
+            f"{entry.rows[0]:,}",
+            f"{entry.rows[1]:,}" if len(entry.rows) == 2 else "-",
+            str(entry.n_features),
+            str(entry.n_classes),
+            str(locate(entry.name) or "to be fetched"),
+        )
+        for entry in ENTRIES.values()
+        if not names or entry.name in names
+    ]
+
+
+def _lines(rows: list[tuple[str, ...]]) -> list[str]:
+    heading = ("name", "rows", "test rows", "features", "classes", "where")
+    return [
+        f"{name:<12}{n:>9}{test:>11}{features:>10}{classes:>9}  {where}"
+        for name, n, test, features, classes, where in [heading, *rows]
+    ]
 
 
 def _summary(data: Data) -> list[str]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import json_option, model_path, print_json, wants_model
+from mllkm_scale.cli.tables import Facts, Table, tell
+
+if TYPE_CHECKING:
+    from mllkm_scale.model import Description
 
 __all__ = ["inspect"]
 
@@ -31,4 +37,22 @@ def inspect(model: Path, as_json: bool) -> None:
     if as_json:
         print_json(description.as_dict())
     else:
-        click.echo(description.as_text())
+        tell(description.as_text, lambda: _parts(description))
+
+
+def _parts(description: Description) -> Iterator[Facts | Table]:
+    """The description as tables."""
+    from mllkm_scale.model.describe_text import facts_in_words
+
+    yield Facts(facts_in_words(description))
+    yield Table(
+        [">gamma", ">kernels", ">weight", ">share"],
+        [[f"{g.gamma:.5g}", f"{g.count}", f"{g.weight:.4g}", f"{g.share:.1%}"] for g in description.gammas],
+    )
+    yield Table(
+        [">heaviest", ">gamma", ">weight", ">share", ">norm"],
+        [
+            [f"{k.position}", f"{k.gamma:.4g}", f"{k.weight:.4g}", f"{k.share:.1%}", f"{k.norm:.4g}"]
+            for k in description.heaviest
+        ],
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import json_option, print_json
+from mllkm_scale.cli.tables import Table, tell
+from mllkm_scale.units import format_bytes
+
+if TYPE_CHECKING:
+    from mllkm_scale.run.plan import Plan
 
 __all__ = ["plan"]
 
@@ -42,4 +48,13 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
     if as_json:
         print_json(made.as_dict())
     else:
-        click.echo(made.as_text())
+        tell(made.as_text, lambda: _parts(made))
+
+
+def _parts(plan: Plan) -> Iterator[Table | str]:
+    """The plan as a table."""
+    rows = [(what, format_bytes(size), note) for what, size, note in plan.rows]
+    total = ("total", format_bytes(plan.total_bytes), f"of {format_bytes(plan.budget_bytes)}")
+    yield Table(["what", ">memory", "note"], [*rows, total])
+    yield f"inner form: {plan.inner} ({plan.reason})"
+    yield f"dask workers, if any: {format_bytes(plan.worker_bytes())} each, with one thread"

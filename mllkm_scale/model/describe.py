@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.errors import ModelFileError
+from mllkm_scale.model.describe_text import lines
 from mllkm_scale.model.files import model_arrays, model_checksum
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
-from mllkm_scale.units import format_bytes
 
 __all__ = ["Description", "GammaShare", "HeavyKernel", "TableFacts", "describe"]
-
-LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class Description:
 
     def as_text(self) -> str:
         """All of it as lines for a person."""
-        return "\n".join(_lines(self))
+        return "\n".join(lines(self))
 
 
 def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heaviest: int = 10) -> Description:
@@ -199,52 +196,3 @@ def _file_bytes(path: Path) -> int:
         return path.stat().st_size
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read ({error.strerror}): check the path") from error
-
-
-def _cost_lines(facts: Description) -> dict[str, str]:
-    direct = f"{facts.multiply_adds:,} multiply-adds, {facts.bumps:,} bumps"
-    tables = facts.tables
-    if tables is None:
-        return {"cost of a row": direct} | ({"no tables": facts.no_tables} if facts.componentwise else {})
-    return {
-        "cost of a row": f"{tables.multiply_adds:,} multiply-adds, {tables.lookups:,} lookups by tables",
-        "directly": direct,
-        "tables": f"{tables.cells:,} cells, {format_bytes(tables.bytes)}, off by at most {tables.deviation:.1e}",
-    }
-
-
-def _proved(record: ModelRecord) -> dict[str, str]:
-    if math.isnan(record.gap):
-        return {"certificate": f"none: learned from a stream ({record.status})"}
-    return {
-        "certificate": f"{record.dual:.6g} <= optimum <= {record.primal:.6g} over {record.n_open} kernels",
-        "gap": f"{record.gap:.3%} (asked for {record.tol:.3%}), {record.status}",
-    }
-
-
-def _lines(facts: Description) -> list[str]:
-    record = facts.certificate
-    shown = ", ".join(str(label) for label in facts.classes[:LISTED])
-    more = f", ... ({len(facts.classes)})" if len(facts.classes) > LISTED else ""
-    weights = "shared by the classes" if facts.shared_weights else "one set a class"
-    fields = {
-        "family": facts.family,
-        "kernels": f"{facts.n_kernels} of {record.n_open} candidates, weights {weights}",
-        "features": f"{facts.n_features_in} in, {facts.n_features_out} as the kernels see them",
-        "classes": shown + more,
-        "preprocessing": facts.preprocessing,
-        **_proved(record),
-        "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
-        "file": "not saved" if facts.file_bytes is None else format_bytes(facts.file_bytes),
-        "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} to predict",
-        **_cost_lines(facts),
-        "sha256": facts.checksum,
-    }
-    lines = [f"{name:<14} {value}" for name, value in fields.items()]
-    lines += ["", f"{'gamma':>12} {'kernels':>8} {'weight':>10} {'share':>7}"]
-    lines += [f"{g.gamma:>12.5g} {g.count:>8} {g.weight:>10.4g} {g.share:>7.1%}" for g in facts.gammas]
-    lines += ["", f"{'heaviest':>12} {'gamma':>8} {'weight':>10} {'share':>7} {'norm':>10}"]
-    lines += [
-        f"{k.position:>12} {k.gamma:>8.4g} {k.weight:>10.4g} {k.share:>7.1%} {k.norm:>10.4g}" for k in facts.heaviest
-    ]
-    return lines

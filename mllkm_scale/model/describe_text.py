@@ -1,0 +1,78 @@
+"""The description of a model in words: for the command line, and for the page of a fitted estimator."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mllkm_scale.units import format_bytes
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.describe import Description
+    from mllkm_scale.model.record import ModelRecord
+
+__all__ = ["LISTED", "class_names", "cost_facts", "facts_in_words", "lines", "proved_facts"]
+
+LISTED = 10
+
+
+def facts_in_words(description: Description) -> dict[str, str]:
+    """What a person asks first, by name."""
+    record = description.certificate
+    weights = "shared by the classes" if description.shared_weights else "one set a class"
+    file, memory = description.file_bytes, format_bytes(description.memory_bytes)
+    return {
+        "family": description.family,
+        "kernels": f"{description.n_kernels} of {record.n_open} candidates, weights {weights}",
+        "features": f"{description.n_features_in} in, {description.n_features_out} as the kernels see them",
+        "classes": class_names(description),
+        "preprocessing": description.preprocessing,
+        **proved_facts(record),
+        "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
+        "file": "not saved" if file is None else format_bytes(file),
+        "memory": f"{memory}, and {format_bytes(description.block_bytes)} to predict",
+        **cost_facts(description),
+        "sha256": description.checksum,
+    }
+
+
+def class_names(description: Description) -> str:
+    """The classes, or the first of many."""
+    shown = ", ".join(str(label) for label in description.classes[:LISTED])
+    return shown + (f", ... ({len(description.classes)})" if len(description.classes) > LISTED else "")
+
+
+def cost_facts(description: Description) -> dict[str, str]:
+    """What a predicted row costs."""
+    direct = f"{description.multiply_adds:,} multiply-adds, {description.bumps:,} bumps"
+    tables = description.tables
+    if tables is None:
+        return {"cost of a row": direct} | ({"no tables": description.no_tables} if description.componentwise else {})
+    return {
+        "cost of a row": f"{tables.multiply_adds:,} multiply-adds, {tables.lookups:,} lookups by tables",
+        "directly": direct,
+        "tables": f"{tables.cells:,} cells, {format_bytes(tables.bytes)}, off by at most {tables.deviation:.1e}",
+    }
+
+
+def proved_facts(record: ModelRecord) -> dict[str, str]:
+    """What was proved of the model."""
+    if math.isnan(record.gap):
+        return {"certificate": f"none: learned from a stream ({record.status})"}
+    return {
+        "certificate": f"{record.dual:.6g} <= optimum <= {record.primal:.6g} over {record.n_open} kernels",
+        "gap": f"{record.gap:.3%} (asked for {record.tol:.3%}), {record.status}",
+    }
+
+
+def lines(description: Description) -> list[str]:
+    """All of it as plain text."""
+    text = [f"{name:<14} {value}" for name, value in facts_in_words(description).items()]
+    text += ["", f"{'gamma':>12} {'kernels':>8} {'weight':>10} {'share':>7}"]
+    text += [f"{g.gamma:>12.5g} {g.count:>8} {g.weight:>10.4g} {g.share:>7.1%}" for g in description.gammas]
+    text += ["", f"{'heaviest':>12} {'gamma':>8} {'weight':>10} {'share':>7} {'norm':>10}"]
+    text += [
+        f"{k.position:>12} {k.gamma:>8.4g} {k.weight:>10.4g} {k.share:>7.1%} {k.norm:>10.4g}"
+        for k in description.heaviest
+    ]
+    return text
