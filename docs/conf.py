@@ -14,7 +14,15 @@ author = "The mllkm-scale developers"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "commands", "contents", "names"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "commands",
+    "contents",
+    "names",
+]
 exclude_patterns = ["_ext", "_static"]
 nitpicky = True
 # Types of signatures are links where the reference has them. Others are of other packages, which a site that is built
