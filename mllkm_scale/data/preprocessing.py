@@ -84,6 +84,19 @@ class Preprocessor:
             values = self.projection.apply(values)
         return np.ascontiguousarray(values, dtype=work_dtype(X.dtype) if dtype is None else dtype)
 
+    def invert(self, Z: NDArray[Any]) -> NDArray[np.float64]:
+        """Rows as the kernels see them, back in the units of the data, as far as it can be told.
+
+        What a projection has left out is that of the mean, and unit-norm scaling keeps no norms.
+
+        >>> data = Dataset.from_arrays([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]])
+        >>> preprocessor = Preprocessor.fit(data, "minmax")
+        >>> preprocessor.invert(preprocessor.transform(data.chunk(0))).tolist()
+        [[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]]
+        """
+        values = np.asarray(Z, dtype=np.float64)
+        return self.scaling.invert(values if self.projection is None else self.projection.invert(values))
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All of it as plain arrays, for a model file."""
         arrays: dict[str, NDArray[Any]] = {

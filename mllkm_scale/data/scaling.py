@@ -46,6 +46,16 @@ class Scaling:
         scaled *= self.factor
         return scaled
 
+    def invert(self, Z: NDArray[Any]) -> NDArray[np.float64]:
+        """Rows in the units of the data; the norms that unit-norm scaling has taken away stay away.
+
+        >>> Scaling("minmax", np.array([10.0]), np.array([0.5])).invert(np.array([[1.0]])).tolist()
+        [[12.0]]
+        """
+        values: NDArray[np.float64] = Z / self.factor
+        values += self.offset
+        return values
+
 
 def fit_scaling(dataset: Dataset, kind: str, crew: Crew | None = None) -> Scaling:
     """Fit a scaling in one pass by the crew; kinds that need no pass read nothing.
