@@ -43,9 +43,24 @@ if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.model.evaluation import Evaluation
 
-__all__ = ["TrainResult", "train"]
+__all__ = ["COLD", "Start", "TrainResult", "Training", "train"]
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The end of another training on the same problem, with this C, from which the machines of a path begin.
+
+    With `only_smaller`, nothing is inserted any more: `max_kernels` of its kernels are kept, and solved for once more.
+    """
+
+    states: tuple[Any, ...] = ()
+    C: float = 0.0
+    only_smaller: bool = False
+
+
+COLD = Start()
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,7 @@ class Training:
         self.params, self.plan, self.team, self.folder = params, plan, team, folder
         self.listener, self.should_stop, self.ending = listener, should_stop, ending
         self.crew: Crew = ThreadCrew(team, self.poll)
+        self.start = COLD
         self.worker_peak_bytes = 0
         self.started = time.perf_counter()
         self.elapsed_before = 0.0
@@ -184,19 +200,23 @@ class Training:
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
         problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
         try:
-            if resume:
-                self.restore(problem)
-            elif self.folder is not None:
-                self.folder.clear()
-                self.folder.write_json("plan.json", self.plan.as_dict())
-                self.folder.write_json("run.json", self.record(dataset))
-            self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
-            statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
-            status = next((s for s in statuses if s != "converged"), "converged")
-            total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
-            model, duals = assemble(problem, self.states, total, self.params, status)
+            return self.run_on(problem, dataset, resume)
         finally:
             problem.close()
+
+    def run_on(self, problem: Problem, dataset: Dataset, resume: bool) -> TrainResult:
+        """Train on a problem that was built of the data set, and which stays open."""
+        if resume:
+            self.restore(problem)
+        elif self.folder is not None:
+            self.folder.clear()
+            self.folder.write_json("plan.json", self.plan.as_dict())
+            self.folder.write_json("run.json", self.record(dataset))
+        self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
+        statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        status = next((s for s in statuses if s != "converged"), "converged")
+        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+        model, duals = assemble(problem, self.states, total, self.params, status)
         return self.finish(dataset, model, duals, status)
 
     def columns(self, problem: Problem) -> list[Array]:
@@ -209,26 +229,44 @@ class Training:
         """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
         signs = self.columns(problem)[number]
         machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
-        status = self.limit(number)
-        if status is None:
-            state = self.states[number] if number < len(self.states) else None
-            for after, certificate in machine.rounds(state):
-                self.remember(number, after, certificate)
-                self.report(problem, certificate)
-                self.checkpoint(problem)
-                status = self.limit(number)
-                if status is not None:
-                    break
+        if self.start.only_smaller:
+            status: str | None = self.shrink(machine, number, self.start.states[number], problem)
+        else:
+            status = self.improve(machine, number, problem)
+            most = self.params.max_kernels
+            if most is not None and np.count_nonzero(self.states[number].weights) > most:
+                status = self.shrink(machine, number, self.states[number], problem)
         if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
             self.inner_records.append(machine.inner.record())
-        most = self.params.max_kernels
-        if most is not None and np.count_nonzero(self.states[number].weights) > most:
-            after, certificate = next(machine.rounds(machine.truncated(self.states[number], most)))
-            self.remember(number, after, certificate)
-            self.report(problem, certificate)
-            status = "converged" if certificate.gap <= self.params.tol else "max_kernels"
         self.conclude(machine, number)
         return status or "stalled"
+
+    def improve(self, machine: Any, number: int, problem: Problem) -> str | None:
+        """Rounds until the gap is small enough, a limit, or nothing helps any more: None."""
+        status = self.limit(number)
+        if status is not None:
+            return status
+        for after, certificate in machine.rounds(self.begin(machine, number)):
+            self.remember(number, after, certificate)
+            self.report(problem, certificate)
+            self.checkpoint(problem)
+            status = self.limit(number)
+            if status is not None:
+                break
+        return status
+
+    def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> str:
+        """Keep the heaviest `max_kernels`, and solve for them once more."""
+        after, certificate = next(machine.rounds(machine.truncated(state, self.params.max_kernels)))
+        self.remember(number, after, certificate)
+        self.report(problem, certificate)
+        return "converged" if certificate.gap <= self.params.tol else "max_kernels"
+
+    def begin(self, machine: Any, number: int) -> Any:
+        """Where a machine goes on from: its checkpoint, the end of another C, or nothing."""
+        if number < len(self.states):
+            return self.states[number]
+        return machine.warm(self.start.states[number], self.start.C) if self.start.states else None
 
     def conclude(self, machine: Any, number: int) -> None:
         """Certify the last state by its own duals, where its scan was still to come."""

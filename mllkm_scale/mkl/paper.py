@@ -277,6 +277,11 @@ class PaperMKL:
             violators=state.violators[:0],
         )
 
+    def warm(self, state: PaperState, C_before: float) -> PaperState:
+        """The end of the problem with another C as the start of this one: duals at their bound stay there."""
+        duals = np.where(state.duals == C_before, self.C, np.minimum(state.duals, self.C))
+        return replace(state, round=0, duals=duals, inner_tol=_LOOSEST_TOL, value=np.inf, stalled=False)
+
     def oracle(self, state: PaperState) -> Oracle:
         """SDCA on the combined Gram of the active kernels, for every class, from the duals of the state."""
         active = self.family.active(state.active, self.X)

@@ -42,6 +42,7 @@ _ENOUGH = 300  # working samples of a class, by which noise is told
 _FEW = 0.25  # of all samples
 _SMOOTH = 0.5  # share of the prices before in those of a round
 _NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
+_AT_BOUND = 0.999  # of the box: interior points end slightly inside of it
 _STAGE_GAP = 0.05  # at which the next stage begins, unless it is the last
 _STAGE_FALLS = 0.01  # of P over all samples: a stage that lowers it by less has taught what it can
 
@@ -297,6 +298,27 @@ class SequentialMKL:
         tol = 0.2 * self.settings.tol
         active, weights = state.active[heaviest], weights / weights.sum()
         return replace(state, active=active, weights=weights, inner_tol=tol, best_gap=np.inf)
+
+    def warm(self, state: State, C_before: float) -> State:
+        """The end of the problem with another C as the start of this one: duals at their bound stay there.
+
+        Kernels, working samples and the candidates of the last scan stay; what was proved does not.
+        """
+        before, box = self.stages.box(state.in_play, C_before), self.stages.box(state.in_play, self.settings.C)
+        duals = np.where(state.duals > _AT_BOUND * before, box, np.minimum(state.duals, box))
+        return replace(
+            state,
+            round=0,
+            duals=duals,
+            prices=duals,
+            inner_tol=_LOOSEST,
+            priced=True,  # the first round solves before it scans
+            scanned=False,
+            bound=0.0,
+            best_gap=np.inf,
+            best_primal=np.inf,
+            idle=0,
+        )
 
     def next_tolerance(self, state: State, gap: float, grew: bool) -> float:
         """A tenth of the gap of the stage; a tenth of the last one if neither a kernel nor a sample was added."""

@@ -1,0 +1,122 @@
+"""The points of a path: what each model costs, and how good it is; which are worth having, and which is the knee.
+
+The front is the points of which no other is both as cheap and as good. The knee of the front is where accuracy begins
+to be dear: with logarithms of the costs and the errors both scaled to 0 .. 1, the point farthest below the line from the
+cheapest point to the best one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.path.limits import Limits
+from mllkm_scale.units import format_bytes
+
+__all__ = ["PathPoint", "best_point", "front", "knee_point"]
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """A model of a path.
+
+    Attributes
+    ----------
+    parameter, value : str and float
+        "C" or "max_kernels", and its value.
+    error : float
+        Share of the validation rows whose label was not predicted.
+    row_us : float
+        Microseconds a row takes in a batch, on one thread of the machine that trained.
+    model_bytes : int
+        Size of the model file.
+    multiply_adds : int
+        Of a row, by arithmetic; by tables where the model has some.
+    n_kernels, gap, status, elapsed_s : int, float, str, float
+        As in the result of a training; the seconds are those of this point alone.
+    """
+
+    parameter: str
+    value: float
+    n_kernels: int
+    error: float
+    row_us: float
+    model_bytes: int
+    multiply_adds: int
+    gap: float
+    status: str
+    elapsed_s: float
+
+    @property
+    def name(self) -> str:
+        """The point in a word, which is also the name of its folder: ``C=0.5``, ``max_kernels=100``."""
+        return f"{self.parameter}={self.value:g}"
+
+    @property
+    def cost(self) -> str:
+        """What it costs, for a message."""
+        return f"{self.row_us:.3g} us a row, {format_bytes(self.model_bytes)}"
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> PathPoint:
+        """From what JSON holds of it."""
+        return cls(**fields)
+
+
+def front(points: Sequence[PathPoint]) -> list[PathPoint]:
+    """Those of which no other is as cheap and as good, cheapest first.
+
+    >>> def point(us, error):
+    ...     return PathPoint("C", us, 1, error, us, 1000, 1, 0.01, "converged", 1.0)
+    >>> [p.row_us for p in front([point(1, 0.3), point(2, 0.3), point(4, 0.1), point(3, 0.2)])]
+    [1, 3, 4]
+    """
+    kept: list[PathPoint] = []
+    for point in sorted(points, key=lambda p: (p.row_us, p.error, p.model_bytes)):
+        if not kept or point.error < kept[-1].error:
+            kept.append(point)
+    return kept
+
+
+def knee_point(points: Sequence[PathPoint]) -> PathPoint:
+    """The knee of the front; the best point where the front has none.
+
+    >>> def point(us, error):
+    ...     return PathPoint("C", us, 1, error, us, 1000, 1, 0.01, "converged", 1.0)
+    >>> knee_point([point(1, 0.5), point(2, 0.12), point(4, 0.11), point(8, 0.1)]).row_us
+    2
+    """
+    edge = front(points)
+    if not edge:
+        raise ParameterError("a path without points has no knee: train at least one")
+    cost, error = np.log([p.row_us for p in edge]), np.array([p.error for p in edge])
+    if len(edge) < 3:
+        return edge[-1]
+    x, y = (cost - cost[0]) / (cost[-1] - cost[0]), (error - error[-1]) / (error[0] - error[-1])
+    below = 1.0 - x - y
+    return edge[int(np.argmax(below))] if below.max() > 1e-9 else edge[-1]
+
+
+def best_point(points: Sequence[PathPoint], limits: Limits | None = None) -> PathPoint:
+    """The point of least error within the limits, and of these the cheapest.
+
+    Raises
+    ------
+    ParameterError
+        If no point is within them; it names the cheapest one.
+    """
+    limits = limits or Limits()
+    within = [point for point in points if limits.hold(point.row_us, point.model_bytes)]
+    if within:
+        return min(within, key=lambda p: (p.error, p.row_us, p.model_bytes))
+    if not points:
+        raise ParameterError("a path without points has no best one: train at least one")
+    cheapest = min(points, key=lambda p: (p.model_bytes, p.row_us))
+    raise ParameterError(
+        f"no model of the path is below {limits}: the smallest, {cheapest.name}, needs {cheapest.cost}; allow more, or"
+        " train a path with smaller models (kernel_counts, or smaller Cs)"
+    )
