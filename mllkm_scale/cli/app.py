@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from mllkm_scale import __version__
+from mllkm_scale.cli.completion import completion
+from mllkm_scale.cli.config import config
 from mllkm_scale.cli.convert import convert
 from mllkm_scale.cli.demo import demo
 from mllkm_scale.cli.evaluate import evaluate
@@ -24,7 +26,21 @@ __all__ = ["cli", "main"]
 @click.group(
     "mllkm",
     cls=CommandGroup,
-    commands=[demo, fetch, convert, plan, train, run, stream, predict, evaluate, inspect, reproduce],
+    commands=[
+        demo,
+        fetch,
+        convert,
+        plan,
+        train,
+        run,
+        stream,
+        predict,
+        evaluate,
+        inspect,
+        reproduce,
+        config,
+        completion,
+    ],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="mllkm")

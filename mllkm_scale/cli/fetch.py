@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["fetch"]
 
 
+def _known(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Names of the catalogue, for a shell to complete."""
+    from mllkm_scale.data.catalogue import ENTRIES
+
+    return [name for name in ENTRIES if name.startswith(begun)]
+
+
 @click.command(short_help="Fetch a data set of the catalogue by name.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_known)
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of NAME.h5; default: the cache.")
 @click.option("--list", "show_list", is_flag=True, help="Show the catalogue, as without a name.")
 @click.option(

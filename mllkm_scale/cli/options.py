@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from mllkm_scale.cli.parsers import (
     Parser,
@@ -98,7 +99,20 @@ def _option(spec: dataclasses.Field[Any], owner: type[Params | OnlineParams]) ->
         choice = click.Choice(spec.metadata["choices"], case_sensitive=False)
         return click.option(*flags, spec.name, type=choice, help=help)
     parser, metavar = PARSERS.get(spec.name) or _by_type(hint)
-    return click.option(*flags, spec.name, metavar=metavar, callback=_parsed(parser, owner), help=help)
+    callback, complete = _parsed(parser, owner), _completed(metavar)
+    return click.option(*flags, spec.name, metavar=metavar, callback=callback, shell_complete=complete, help=help)
+
+
+def _completed(metavar: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]:
+    """What a shell offers: the words of the metavar, and files or folders if it tells of such."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem[Any]]:
+        kinds = metavar.split("|")
+        words = [CompletionItem(word) for word in kinds if word.isalpha() and word.islower() and word.startswith(begun)]
+        paths = {"DIR": "dir", "FILE.npy": "file"}
+        return words or [CompletionItem(begun, type=paths[kind]) for kind in kinds if kind in paths]
+
+    return complete
 
 
 def _by_type(hint: Any) -> tuple[Parser, str]:

@@ -15,7 +15,21 @@ from mllkm_scale.cli.group import CommandGroup, Terminated, debug_option
 from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ModelFileError
 
 Run = Callable[..., Result]
-COMMANDS = ("demo", "fetch", "convert", "plan", "train", "run", "stream", "predict", "evaluate", "inspect", "reproduce")
+COMMANDS = (
+    "demo",
+    "fetch",
+    "convert",
+    "plan",
+    "train",
+    "run",
+    "stream",
+    "predict",
+    "evaluate",
+    "inspect",
+    "reproduce",
+    "config",
+    "completion",
+)
 HEAVY = ("dask", "h5py", "numba", "rich", "scipy", "sklearn", "zarr")
 
 
