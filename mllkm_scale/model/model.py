@@ -27,6 +27,7 @@ from mllkm_scale.model.parts import ModelParts
 
 if TYPE_CHECKING:
     from mllkm_scale.model.direct import DirectModel
+    from mllkm_scale.model.serving import Server
 
 __all__ = ["Model"]
 
@@ -95,6 +96,23 @@ class Model(ModelParts):
         from mllkm_scale.model.direct import DirectModel
 
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
+
+    def server(self) -> Server:
+        """This machine laid out to answer for single rows, one after another, without delay; see `Server`.
+
+        Making it compiles its loops, or reads them from numba's cache; tables are made here, too.
+
+        Examples
+        --------
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+        >>> server = MLLKMClassifier().fit(X, y).model_.server()
+        >>> server.label([1.0, 0.0]), server.scores([1.0, 0.0]) > 0
+        ('near', True)
+        """
+        from mllkm_scale.model.serving import Server
+
+        return Server(self)
 
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
         """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.
