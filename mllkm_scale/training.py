@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.model.evaluation import Evaluation
 
-__all__ = ["COLD", "Start", "TrainResult", "Training", "train"]
+__all__ = ["COLD", "Start", "TrainResult", "Training", "enlisted", "train"]
 
 Array = NDArray[Any]
 
@@ -154,8 +154,28 @@ def train(
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop, ending)
         if client is not None:
-            training.crew = stack.enter_context(training.enlisted(client))
+            run_path = None if folder is None else folder.path
+            training.crew = stack.enter_context(
+                enlisted(client, run_path, settings, plan, training.poll, training.listener)
+            )
         return training.run(dataset, resume)
+
+
+def enlisted(
+    client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
+) -> AbstractContextManager[Crew]:
+    """The workers of a client as the crew of a training, or of several in turn."""
+    from mllkm_scale.cluster.enlist import enlisted as enlist
+
+    return enlist(
+        client,
+        run_dir,
+        None if params.scratch_dir is None else Path(params.scratch_dir),
+        timeout_s=params.worker_timeout,
+        worker_bytes=plan.worker_bytes,
+        poll=poll,
+        notify=lambda text: listener(Notice(text)),
+    )
 
 
 class Training:
@@ -182,20 +202,6 @@ class Training:
         self.states: list[Any] = []  # of the machines, the last one perhaps under way
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
-
-    def enlisted(self, client: Client) -> AbstractContextManager[Crew]:
-        """The workers of a client as the crew of this training."""
-        from mllkm_scale.cluster.enlist import enlisted
-
-        return enlisted(
-            client,
-            None if self.folder is None else self.folder.path,
-            None if self.params.scratch_dir is None else Path(self.params.scratch_dir),
-            timeout_s=self.params.worker_timeout,
-            worker_bytes=self.plan.worker_bytes,
-            poll=self.poll,
-            notify=lambda text: self.listener(Notice(text)),
-        )
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
         problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)

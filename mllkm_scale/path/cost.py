@@ -1,16 +1,20 @@
-"""What predicting a row takes: measured, as that is what people choose by."""
+"""What a model costs: the time of a row, measured, and the bytes of its file, as that is what people choose by."""
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data import Dataset
+from mllkm_scale.model.describe import describe
 from mllkm_scale.model.model import Model
 
-__all__ = ["measure_row_us"]
+__all__ = ["costs_of", "measure_row_us"]
 
 BATCH_ROWS = 1024
 LEAST_REPEATS, LEAST_S = 3, 0.05
@@ -33,3 +37,16 @@ def measure_row_us(model: Model, rows: NDArray[Any]) -> float:
         model.predict(batch)
         taken.append(time.perf_counter() - started)
     return 1e6 * min(taken) / BATCH_ROWS
+
+
+def costs_of(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """The costs of a `PathPoint`, by rows of a data set."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.mllkm")
+        model.save(path)
+        facts, size = describe(model), path.stat().st_size
+    return {
+        "row_us": measure_row_us(model, dataset.part(0, min(BATCH_ROWS, dataset.n_rows))),
+        "model_bytes": size,
+        "multiply_adds": facts.multiply_adds if facts.tables is None else facts.tables.multiply_adds,
+    }

@@ -1,15 +1,14 @@
 """The points of a path: what each model costs, and how good it is; which are worth having, and which is the knee.
 
 The front is the points of which no other is both as cheap and as good. The knee of the front is where accuracy begins
-to be dear: with logarithms of the costs and the errors both scaled to 0 .. 1, the point farthest below the line from the
-cheapest point to the best one.
+to be dear: with logarithms of the costs and the errors both scaled to 0 .. 1, the point farthest below the line from
+the cheapest point to the best one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -60,11 +59,6 @@ class PathPoint:
     def cost(self) -> str:
         """What it costs, for a message."""
         return f"{self.row_us:.3g} us a row, {format_bytes(self.model_bytes)}"
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> PathPoint:
-        """From what JSON holds of it."""
-        return cls(**fields)
 
 
 def front(points: Sequence[PathPoint]) -> list[PathPoint]:

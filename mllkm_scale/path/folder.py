@@ -1,0 +1,147 @@
+"""The folder of a path: path.json, and a run folder for each model.
+
+    path.json            along what the path goes, the points that are done, and the knee
+    report.html          the picture of the path, and its table
+    C=0.5/, C=1/, ...    run folders of the models
+    C=0.5/end.npz        the point, and the state at its end, from which the next model begins
+
+A path that was interrupted goes on with the first point that is not done. The fingerprint of a point stands for data,
+parameters and the points before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import CheckpointError, DataError, ParameterError
+from mllkm_scale.path.points import PathPoint, knee_point
+from mllkm_scale.run.access import reading, writing
+from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.machine import state_arrays, state_from_arrays
+
+__all__ = ["PATH", "PathFolder", "read_path"]
+
+PATH, END = "path.json", "end.npz"
+
+
+class PathFolder:
+    """The files of one path, held by one process at a time.
+
+    Raises
+    ------
+    ParameterError
+        If the folder holds a path, and neither `resume` nor `overwrite` is set.
+    CheckpointError
+        If there is nothing to resume.
+    """
+
+    def __init__(self, path: Path, *, resume: bool = False, overwrite: bool = False) -> None:
+        self.path, self.resume = path, resume
+        there = (path / PATH).exists()
+        if resume and not there:
+            raise CheckpointError(f"{path} has no path to resume: train without --resume (resume=False)")
+        if there and not (resume or overwrite):
+            raise ParameterError(
+                f"{path} already holds a path: continue it with --resume (resume=True), replace it with --overwrite"
+                " (overwrite=True), or name another folder"
+            )
+        self.facts: dict[str, Any] = _read(path) if there else {}
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.root = self._held.enter_context(RunFolder.create(self.path))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._held.close()
+
+    def begin(self, **facts: Any) -> None:
+        """The path is sure to begin, or to go on; what another path has left is removed."""
+        if not self.resume:
+            with writing(self.path):
+                for entry in self.facts.get("points", ()):
+                    RunFolder(self.path / entry["name"]).clear()
+                    (self.path / entry["name"] / END).unlink(missing_ok=True)
+        self.facts = facts
+        self.write(())
+
+    def write(self, points: Sequence[PathPoint]) -> None:
+        """path.json with the points that are done."""
+        told = [{"name": point.name} | dataclasses.asdict(point) for point in points]
+        knee = {"knee": knee_point(points).name} if points else {}
+        self.root.write_json(PATH, self.facts | {"points": told} | knee)
+
+    def open_run(self, name: str, fingerprint: str) -> tuple[RunFolder, bool]:
+        """The run folder of a point, and whether it holds a checkpoint to go on from."""
+        folder = self.path / name
+        if self.resume and _belongs(RunFolder(folder).checkpoint, fingerprint):
+            return RunFolder.resume(folder), True
+        return RunFolder.create(folder, overwrite=True), False
+
+    def keep(self, point: PathPoint, fingerprint: str, states: Sequence[Any]) -> None:
+        """The end of a point, for the next one to begin from, and for a resumed path to pass over."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for k, state in enumerate(states):
+            arrays |= state_arrays(state, f"machine{k}_")
+        header = {"point": dataclasses.asdict(point), "machines": len(states)}
+        save_checkpoint(
+            self.path / point.name / END, fingerprint=fingerprint, round=states[0].round, header=header, arrays=arrays
+        )
+
+    def done(self, name: str, fingerprint: str, kind: type[Any]) -> tuple[PathPoint, tuple[Any, ...]] | None:
+        """A point that was trained already, and the states of its machines; None if it is still to be trained."""
+        if not self.resume or not _belongs(self.path / name / END, fingerprint):
+            return None
+        header, arrays = load_checkpoint(self.path / name / END, fingerprint)
+        states = tuple(state_from_arrays(kind, arrays, f"machine{k}_") for k in range(header["machines"]))
+        return PathPoint(**header["point"]), states
+
+
+def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
+    """The points of a path that was trained, and path.json as it is.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no path, or one without points.
+    """
+    if not (path / PATH).exists():
+        raise DataError(f"{path} holds no {PATH}: name the folder that mllkm path wrote")
+    facts = _read(path)
+    try:
+        names = {spec.name for spec in dataclasses.fields(PathPoint)}
+        points = [PathPoint(**{name: entry[name] for name in names}) for entry in facts["points"]]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path / PATH} is damaged ({error}): train the path again with --overwrite") from error
+    if not points:
+        raise DataError(f"{path} has no models yet: go on with mllkm path and --resume")
+    return points, facts
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with reading(path):
+        text = (path / PATH).read_text(encoding="utf-8")
+    try:
+        facts = json.loads(text)
+        if not isinstance(facts, dict):
+            raise ValueError("no object")
+    except ValueError as error:
+        raise DataError(f"{path / PATH} is damaged ({error}): train the path again with --overwrite") from error
+    return facts
+
+
+def _belongs(file: Path, fingerprint: str) -> bool:
+    """Whether a checkpoint is there, whole, and of this problem."""
+    try:
+        load_checkpoint(file, fingerprint)
+    except CheckpointError:
+        return False
+    return True

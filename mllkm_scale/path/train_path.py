@@ -1,0 +1,256 @@
+"""`train_path`: models of several sizes, each begun where the one before has ended.
+
+    Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
+    kernel_counts    from the largest on: the machine is trained once, then keeps ever fewer of its kernels
+
+Data are prepared once. Every model has a certificate of its own over all candidate kernels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data import Dataset, check
+from mllkm_scale.data.prepared import require_writable
+from mllkm_scale.data.subset import split
+from mllkm_scale.errors import InterruptedTraining, ParameterError
+from mllkm_scale.mkl.paper import PaperState
+from mllkm_scale.mkl.state import State
+from mllkm_scale.model.files import load_model
+from mllkm_scale.model.model import Model
+from mllkm_scale.params import Params, resolve
+from mllkm_scale.path.cost import costs_of
+from mllkm_scale.path.folder import PathFolder
+from mllkm_scale.path.limits import parse_limits
+from mllkm_scale.path.points import PathPoint, best_point, knee_point
+from mllkm_scale.path.values import PathValues, path_values
+from mllkm_scale.report.ending import Ending
+from mllkm_scale.run.events import Listener, Notice
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.plan import Plan, make_plan
+from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.wording import percent
+from mllkm_scale.team import Team, n_threads, one_blas_thread
+from mllkm_scale.training import COLD, Start, Training, TrainResult, enlisted
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+
+__all__ = ["VALIDATION_SHARE", "PathResult", "train_path"]
+
+VALIDATION_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """The points of a path, in the order in which they were trained, and their models."""
+
+    points: tuple[PathPoint, ...]
+    models: tuple[Model, ...]
+
+    @property
+    def knee(self) -> PathPoint:
+        """Where accuracy begins to be dear; see `mllkm_scale.path.points`."""
+        return knee_point(self.points)
+
+    def best(self, below: str | Sequence[str] | None = None) -> PathPoint:
+        """The point of least validation error whose model is below limits such as "20us" a row, or "100kB"."""
+        return best_point(self.points, parse_limits(below))
+
+    def model(self, point: PathPoint) -> Model:
+        """The model of a point."""
+        return self.models[self.points.index(point)]
+
+
+def train_path(
+    dataset: Dataset,
+    validation: Dataset | float | None = VALIDATION_SHARE,
+    *,
+    Cs: Sequence[float] | None = None,
+    kernel_counts: Sequence[int] | None = None,
+    client: Client | None = None,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    preset: str | None = None,
+    held_bytes: int = 0,
+    image_shape: str | Sequence[int] | None = None,
+    **params: Any,
+) -> PathResult:
+    """Train models of several sizes, each begun where the one before has ended, and measure what each costs.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Samples and labels, on disk or in memory.
+    validation : Dataset or float or None
+        Labelled rows to measure the models on, or the share of `dataset` that is held out for it. With None no error
+        is measured.
+    Cs : sequence of float, optional
+        The path goes along C, from the smallest on. If neither this nor `kernel_counts` is given: seven values around
+        the automatic one.
+    kernel_counts : sequence of int, optional
+        The path goes along `max_kernels`, from the largest on; C is the parameter of that name.
+    client, listener, should_stop, preset, held_bytes, image_shape
+        As in `train`.
+    run_dir : path, optional
+        Folder for path.json, and a run folder for each model.
+    resume, overwrite : bool
+        Go on with the path in `run_dir`, or replace it.
+    **params
+        The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` are for each of them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> data = Dataset.from_arrays(*load_iris(return_X_y=True))
+    >>> path = train_path(data, 0.3, kernel_counts=[16, 4, 1], n_jobs=1)
+    >>> [point.n_kernels for point in path.points][1:], path.best("1MB").error <= path.points[-1].error
+    ([4, 1], True)
+    >>> path.model(path.knee).predict([[5.0, 3.5, 1.5, 0.2]]).tolist()
+    [0]
+    """
+    values, settings = path_values(Cs, kernel_counts), resolve(preset, **params)
+    if validation is None and run_dir is not None:
+        raise ParameterError("validation=None: a path is chosen from by its errors: give rows, or a share of the data")
+    with ExitStack() as stack:
+        folder = None
+        if run_dir is not None:
+            folder = stack.enter_context(PathFolder(Path(run_dir), resume=resume, overwrite=overwrite))
+        if settings.random_state is None:
+            seed = folder.facts["seed"] if folder and resume else secrets.randbits(63)
+            settings = replace(settings, random_state=seed)
+        if isinstance(validation, float | int):
+            check(dataset)  # whole, so that rows are named by their numbers in it
+            dataset, validation = split(dataset, validation, int(settings.random_state or 0))
+        plan = make_plan(dataset, settings, held_bytes)
+        ending = Ending.checked(dataset, validation, image_shape, report=False)
+        if settings.scratch_dir is not None:
+            require_writable(Path(settings.scratch_dir))
+        own = PlainProgress() if settings.verbose else None
+        tell = broadcast(listener, own, None if folder is None else folder.root.record)
+        stack.enter_context(one_blas_thread())
+        team = stack.enter_context(Team(n_threads(settings.n_jobs)))
+        path = PathTraining(values, settings, plan, team, tell, folder, should_stop, ending)
+        if client is not None:
+            where = None if folder is None else folder.path
+            path.crew = stack.enter_context(enlisted(client, where, settings, plan, path.poll, tell))
+        return path.run(dataset)
+
+
+class PathTraining:
+    """One path under way: its trainings in turn, on one problem and with one crew."""
+
+    def __init__(
+        self,
+        values: PathValues,
+        params: Params,
+        plan: Plan,
+        team: Team,
+        listener: Listener,
+        folder: PathFolder | None,
+        should_stop: Callable[[], bool] | None,
+        ending: Ending,
+    ) -> None:
+        self.values, self.params, self.plan, self.team = values, params, plan, team
+        self.listener, self.folder, self.should_stop, self.ending = listener, folder, should_stop, ending
+        self.crew: Crew = ThreadCrew(team, self.poll)
+        self.points: list[PathPoint] = []
+        self.models: list[Model] = []
+
+    def run(self, dataset: Dataset) -> PathResult:
+        shared = replace(self.params, C=1.0) if self.values.parameter == "C" else self.params
+        problem = build_problem(dataset, shared, self.plan, self.listener, self.crew, self.poll)
+        try:
+            values = self.values.resolved(problem.data.n_features)
+            if self.folder is not None:
+                self.folder.begin(
+                    parameter=self.values.parameter,
+                    values=values,
+                    seed=problem.seed,
+                    data=self.ending.data_record(dataset),
+                    validation=None if self.ending.test is None else self.ending.test.name,
+                )
+            start = COLD
+            for value in values:
+                start = self.go_on(dataset, self.at(problem, value), value, start)
+        finally:
+            problem.close()
+        return PathResult(tuple(self.points), tuple(self.models))
+
+    def at(self, problem: Problem, value: float) -> Problem:
+        """The problem of a point: its C, and a fingerprint that stands for the points before it, too."""
+        way = [*(point.name for point in self.points), f"{self.values.parameter}={value!r}"]
+        digest = hashlib.blake2b(f"{problem.fingerprint};{';'.join(way)}".encode(), digest_size=16).hexdigest()
+        return replace(problem, fingerprint=digest, C=value if self.values.parameter == "C" else problem.C)
+
+    def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
+        """Train the next point, or take it from the folder; its end is where the one after it begins."""
+        name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
+        found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind)
+        if found is not None and self.folder is not None:
+            point, states = found
+            model = load_model(RunFolder(self.folder.path / name).model)
+        else:
+            result, states, elapsed_s = self.train(dataset, problem, value, name, start)
+            model, point = result.model, self.measure(result, value, dataset, elapsed_s)
+            if self.folder is not None:
+                self.folder.keep(point, problem.fingerprint, states)
+        self.points.append(point)
+        self.models.append(model)
+        if self.folder is not None:
+            self.folder.write(self.points)
+        self.listener(Notice(_in_words(point)))
+        return Start(states, problem.C, only_smaller=self.values.parameter == "max_kernels")
+
+    def train(
+        self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start
+    ) -> tuple[TrainResult, tuple[Any, ...], float]:
+        """A training of its own, in a run folder of its own."""
+        over_C = self.values.parameter == "C"
+        params = replace(self.params, C=value) if over_C else replace(self.params, max_kernels=int(value))
+        started = time.perf_counter()
+        with ExitStack() as stack:
+            run, going_on = None, False
+            if self.folder is not None:
+                run, going_on = self.folder.open_run(name, problem.fingerprint)
+                stack.enter_context(run)
+            tell = broadcast(self.listener, None if run is None else run.record)
+            training = Training(params, self.plan, self.team, tell, run, self.should_stop, self.ending)
+            training.crew, training.start = self.crew, start
+            result = training.run_on(problem, dataset, going_on)
+        return result, tuple(training.states), time.perf_counter() - started
+
+    def measure(self, result: TrainResult, value: float, dataset: Dataset, elapsed_s: float) -> PathPoint:
+        model, evaluation = result.model, result.evaluation
+        return PathPoint(
+            parameter=self.values.parameter,
+            value=value,
+            n_kernels=model.n_kernels,
+            error=float("nan") if evaluation is None else evaluation.error,
+            gap=model.certificate.gap,
+            status=result.status,
+            elapsed_s=elapsed_s,
+            **costs_of(model, self.ending.test or dataset),
+        )
+
+    def poll(self) -> None:
+        """Called often while passes are under way."""
+        if self.should_stop is not None and self.should_stop():
+            raise InterruptedTraining("the path was interrupted: its models so far are kept")
+
+
+def _in_words(point: PathPoint) -> str:
+    error = "" if point.error != point.error else f"error {percent(point.error)}, "
+    return f"{point.name}: {error}kernels {point.n_kernels:,}, {point.cost}, gap {percent(point.gap)}"
