@@ -7,6 +7,7 @@ bits, then.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["Team", "n_threads", "one_blas_thread"]
 
@@ -25,6 +26,7 @@ Result = TypeVar("Result")
 _lock = threading.Lock()
 _limit: Any = None
 _inside = 0
+_libraries: tuple[int, ThreadpoolController] | None = None
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -44,7 +46,7 @@ def one_blas_thread() -> Iterator[None]:
     global _limit, _inside
     with _lock:
         if _inside == 0:
-            _limit = threadpool_limits(limits=1, user_api="blas")
+            _limit = _loaded_libraries().limit(limits=1, user_api="blas")
         _inside += 1
     try:
         yield
@@ -53,6 +55,15 @@ def one_blas_thread() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 _limit.restore_original_limits()
+
+
+def _loaded_libraries() -> ThreadpoolController:
+    """The libraries with threads of their own: finding them takes milliseconds, so that is done after imports only."""
+    global _libraries
+    n_modules = len(sys.modules)
+    if _libraries is None or _libraries[0] != n_modules:
+        _libraries = n_modules, ThreadpoolController()
+    return _libraries[1]
 
 
 class Team:

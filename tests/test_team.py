@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -37,3 +39,29 @@ def test_the_team_goes_on_when_a_part_of_it_has_ended():
             with team.at_most(most) as part:
                 part.run(abs, [-1])
         assert team.run(abs, [-1, -2]) == [1, 2]
+
+
+LATE_LIBRARY = """
+import os
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+import numpy
+from threadpoolctl import threadpool_info, threadpool_limits
+from mllkm_scale.team import one_blas_thread
+
+def threads():
+    return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+threadpool_limits(limits=2, user_api="blas")
+with one_blas_thread():
+    assert threads() == {1}
+assert threads() == {2}
+import scipy.linalg
+threadpool_limits(limits=2, user_api="blas")
+with one_blas_thread():
+    assert threads() == {1}
+assert threads() == {2}
+"""
+
+
+def test_a_library_that_is_loaded_later_runs_on_one_thread_too():
+    subprocess.run([sys.executable, "-c", LATE_LIBRARY], check=True, timeout=60)

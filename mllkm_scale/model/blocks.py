@@ -21,6 +21,7 @@ __all__ = ["BlockPlan", "Rows", "plan_blocks"]
 BLOCK_BYTES = 2 << 20  # what stays in the caches of a core is evaluated fastest
 GROUP_BYTES = 32 << 20  # bound on a block of the fewest rows, held by taking few kernels at a time
 MIN_ROWS, MAX_ROWS = 16, 256
+TASK_ROWS = 4096  # most rows that a thread is handed at a time
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,21 @@ class Rows:
 
         A block has always `height` rows in double precision, the last one filled up with zeros.
         """
+        n_blocks = -(-len(self) // height)
+        size = min(n_threads(n_jobs), n_blocks or 1)
+        # A task of one small block costs more in being handed over than in being done.
+        in_task = height * max(1, min(TASK_ROWS // height, n_blocks // (4 * size)))
 
-        def work(start: int) -> None:
-            rows = slice(start, min(start + height, len(self)))
-            block = np.zeros((height, self.X.shape[1]))
-            block[: rows.stop - start] = self.X[rows]
-            require_finite(block, self.first_row + start, self.name, "predict")
-            evaluate(rows, block)
+        def work(first: int) -> None:
+            for start in range(first, min(first + in_task, len(self)), height):
+                rows = slice(start, min(start + height, len(self)))
+                block = np.zeros((height, self.X.shape[1]))
+                block[: rows.stop - start] = self.X[rows]
+                require_finite(block, self.first_row + start, self.name, "predict")
+                evaluate(rows, block)
 
-        with one_blas_thread(), Team(min(n_threads(n_jobs), -(-len(self) // height) or 1)) as team:
-            team.run(work, range(0, len(self), height))
+        with one_blas_thread(), Team(size) as team:
+            team.run(work, range(0, len(self), in_task))
 
 
 def plan_blocks(
