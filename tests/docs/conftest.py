@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +19,13 @@ FROM_CSV = "mllkm convert train.csv train.h5"
 
 @pytest.fixture(scope="session")
 def csv_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """train.csv, test.csv and new.csv, as docs/index.md describes them."""
+    """data.csv, train.csv, test.csv and new.csv, as docs/index.md describes them."""
     cancer = load_breast_cancer()
     kinds = cancer.target_names[cancer.target]
     order = np.random.default_rng(0).permutation(len(kinds))
     folder = tmp_path_factory.mktemp("pages")
-    for name, rows in {"train": order[:400], "test": order[400:], "new": order[400:420]}.items():
+    parts = {"data": order, "train": order[:400], "test": order[400:], "new": order[400:420]}
+    for name, rows in parts.items():
         labelled = name != "new"
         with (folder / f"{name}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
@@ -38,9 +40,9 @@ def working_folder(csv_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Go to a fresh folder with the files that a page of this text counts on."""
 
     def enter(text: str) -> Path:
-        for name in ("train", "test", "new"):
-            (tmp_path / f"{name}.csv").write_bytes((csv_folder / f"{name}.csv").read_bytes())
-            if FROM_CSV not in text:
+        for name in ("data", "train", "test", "new"):
+            shutil.copyfile(csv_folder / f"{name}.csv", tmp_path / f"{name}.csv")
+            if name != "data" and FROM_CSV not in text:
                 label = None if name == "new" else -1
                 convert(tmp_path / f"{name}.csv", tmp_path / f"{name}.h5", label_column=label)
         monkeypatch.chdir(tmp_path)
