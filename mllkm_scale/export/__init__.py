@@ -1,0 +1,24 @@
+"""Taking a trained machine elsewhere: as ONNX, as a C header, or as plain arrays with a description."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mllkm_scale.lazy import lazy_names
+
+__all__ = ["ExportSummary", "export_c", "export_npz", "export_onnx"]
+
+if TYPE_CHECKING:
+    from mllkm_scale.export.c_file import export_c
+    from mllkm_scale.export.npz_file import export_npz
+    from mllkm_scale.export.onnx_file import export_onnx
+    from mllkm_scale.export.whole import ExportSummary
+
+_HOMES = {
+    "ExportSummary": "mllkm_scale.export.whole",
+    "export_c": "mllkm_scale.export.c_file",
+    "export_npz": "mllkm_scale.export.npz_file",
+    "export_onnx": "mllkm_scale.export.onnx_file",
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,219 @@
+"""The functions of the C header: a row is prepared, its scores are added up, the largest decides.
+
+Everything is C99 that is C++ too; the sizes are macros, so that every array on the stack has a fixed size. Indices are
+`long`, as `int` may have 16 bits. Many terms are added up in blocks, or with the part that rounding takes away added
+again (Kahan's sum): most of the error of plain float sums comes from the projection of many features, and from the sum
+over the kernels.
+"""
+
+from __future__ import annotations
+
+from mllkm_scale.export.layout import Layout
+from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
+
+__all__ = ["functions"]
+
+_HEAD = """\
+/* The name of class i, which mllkm_predict returns the number of; an empty text for numbers of no class. */
+static inline const char *mllkm_class_name(int i)
+{
+    return i >= 0 && i < MLLKM_N_CLASSES ? mllkm_classes[i] : "";
+}
+
+/* Adds a term to a sum and keeps what rounding takes away, for the next one. */
+static inline void mllkm_plus(float *sum, float *lost, float term)
+{
+    const float rest = term - *lost, grown = *sum + rest;
+    *lost = (grown - *sum) - rest;
+    *sum = grown;
+}
+
+/* The row as the kernels see it: scaled, projected, measured from the centre of the machine. */
+static inline void mllkm_prepare(const float *x, float *z)
+{
+"""
+
+_NORM = """\
+    /* Divided by the largest entry first, so that no square overflows or vanishes. */
+    float largest = 0.0f, norm = 0.0f, lost = 0.0f;
+    for (j = 0; j < MLLKM_N_FEATURES; j++)
+        if (fabsf(x[j]) > largest)
+            largest = fabsf(x[j]);
+    if (largest == 0.0f)
+        largest = 1.0f;
+    for (j = 0; j < MLLKM_N_FEATURES; j++)
+        mllkm_plus(&norm, &lost, (x[j] / largest) * (x[j] / largest));
+    norm = norm > 0.0f ? sqrtf(norm) : 1.0f;
+"""
+
+_DIAGONAL = """\
+    for (j = 0; j < MLLKM_N_FEATURES; j++)
+        z[j] = (@V@ - mllkm_centre[j]) * mllkm_factors[j] + mllkm_shift[j];
+}
+"""
+
+_PROJECTION = """\
+    const float *w = mllkm_matrix;
+    float part[MLLKM_DIM];
+    long i, stop;
+    for (i = 0; i < MLLKM_DIM; i++)
+        z[i] = mllkm_shift[i];
+    for (j = 0; j < MLLKM_N_FEATURES;) {
+        stop = j + 32 < MLLKM_N_FEATURES ? j + 32 : MLLKM_N_FEATURES;
+        for (i = 0; i < MLLKM_DIM; i++)
+            part[i] = 0.0f;
+        for (; j < stop; j++, w += MLLKM_DIM) {
+            const float v = @V@ - mllkm_centre[j];
+            for (i = 0; i < MLLKM_DIM; i++)
+                part[i] += v * w[i];
+        }
+        for (i = 0; i < MLLKM_DIM; i++)
+            z[i] += part[i];
+    }
+}
+"""
+
+_SCORES = """
+/* The scores of a row: one for two classes, positive for the second; otherwise one a class, the largest decides.
+   All are NaN where the row holds NaN or infinity, or values too large to compute with. */
+static inline void mllkm_scores(const float *x, float *scores)
+{
+    float z[MLLKM_DIM], lost[MLLKM_N_SCORES];
+    long j, k;
+    for (j = 0; j < MLLKM_N_FEATURES; j++)
+        if (!(x[j] - x[j] == 0.0f)) {
+            for (k = 0; k < MLLKM_N_SCORES; k++)
+                scores[k] = NAN;
+            return;
+        }
+    mllkm_prepare(x, z);
+    for (k = 0; k < MLLKM_N_SCORES; k++)
+        scores[k] = lost[k] = 0.0f;
+    mllkm_add(z, scores, lost);
+}
+
+/* The number of the class of a row, from 0; -1 where the scores are NaN. */
+static inline int mllkm_predict(const float *x)
+{
+    float scores[MLLKM_N_SCORES];
+    int k, best = 0;
+    mllkm_scores(x, scores);
+    for (k = 0; k < MLLKM_N_SCORES; k++) {
+        if (!(scores[k] - scores[k] == 0.0f))
+            return -1;
+        if (scores[k] > scores[best])
+            best = k;
+    }
+    return MLLKM_N_SCORES > 1 ? best : scores[0] > 0.0f;
+}
+"""
+
+_GLOBAL = """
+/* sum over m of h_m (<z - c_m, slope_m> + level_m) */
+static inline void mllkm_add(const float *z, float *scores, float *lost)
+{
+    const float *anchor = mllkm_anchors, *slope = mllkm_slopes, *level = mllkm_levels;
+    float local[MLLKM_N_SCORES];
+    long m, l, k, stop;
+    for (m = 0; m < MLLKM_N_KERNELS; m++, anchor += MLLKM_DIM, level += MLLKM_N_SCORES) {
+        float squared = 0.0f, h;
+        for (l = 0; l < MLLKM_DIM;) {
+            float part = 0.0f;
+            stop = l + 32 < MLLKM_DIM ? l + 32 : MLLKM_DIM;
+            for (; l < stop; l++)
+                part += (z[l] - anchor[l]) * (z[l] - anchor[l]);
+            squared += part;
+        }
+        h = @H@;
+        if (h <= 0.0f) {
+            slope += (long)MLLKM_DIM * MLLKM_N_SCORES;
+            continue;
+        }
+        for (k = 0; k < MLLKM_N_SCORES; k++)
+            local[k] = level[k];
+        for (l = 0; l < MLLKM_DIM; l++, slope += MLLKM_N_SCORES) {
+            const float offset = z[l] - anchor[l];
+            for (k = 0; k < MLLKM_N_SCORES; k++)
+                local[k] += offset * slope[k];
+        }
+        for (k = 0; k < MLLKM_N_SCORES; k++)
+            mllkm_plus(&scores[k], &lost[k], h * local[k]);
+    }
+}
+"""
+
+_COMPONENTS = """
+/* sum over m and l of h_ml ((z_l - c_ml) slope_ml + level_m) */
+static inline void mllkm_add(const float *z, float *scores, float *lost)
+{
+    const float *anchor = mllkm_anchors, *slope = mllkm_slopes, *level = mllkm_levels;
+    float local[MLLKM_N_SCORES];
+    long m, l, k;
+    for (m = 0; m < MLLKM_N_KERNELS; m++, anchor += MLLKM_DIM, level += MLLKM_N_SCORES) {
+        for (k = 0; k < MLLKM_N_SCORES; k++)
+            local[k] = 0.0f;
+        for (l = 0; l < MLLKM_DIM; l++, slope += MLLKM_N_SCORES) {
+            const float offset = z[l] - anchor[l], h = @H@;
+            if (h <= 0.0f)
+                continue;
+            for (k = 0; k < MLLKM_N_SCORES; k++)
+                local[k] += h * (offset * slope[k] + level[k]);
+        }
+        for (k = 0; k < MLLKM_N_SCORES; k++)
+            mllkm_plus(&scores[k], &lost[k], local[k]);
+    }
+}
+"""
+
+_TABLES = """
+/* sum over l of f_l(z_l), each by the polynomial of the cell that z_l is in; beyond the cells of a feature f_l is 0 */
+static inline void mllkm_add(const float *z, float *scores, float *lost)
+{
+    long l, k;
+    for (l = 0; l < MLLKM_DIM; l++) {
+        const float *edge = mllkm_edges + mllkm_starts[l] + l, *c;
+        long n = mllkm_starts[l + 1] - mllkm_starts[l], cell = 0;
+        float t = z[l];
+        if (n == 0 || t < edge[0] || t >= edge[n])
+            continue;
+        while (n > 1) {
+            const long half = n / 2;
+            if (edge[cell + half] <= t)
+                cell += half;
+            n -= half;
+        }
+        cell += mllkm_starts[l];
+        t = (t - mllkm_variables[2 * cell]) * mllkm_variables[2 * cell + 1];
+        c = mllkm_coefficients + cell * MLLKM_N_SCORES * (MLLKM_DEGREE + 1);
+        for (k = 0; k < MLLKM_N_SCORES; k++, c += MLLKM_DEGREE + 1)
+            mllkm_plus(&scores[k], &lost[k], @P@);
+    }
+}
+"""
+
+
+def functions(layout: Layout, degree: int | None) -> str:
+    """All functions, for tables of this degree or kernel by kernel; names begin with mllkm and MLLKM."""
+    preparation = layout.preparation
+    value = "x[j] / largest / norm" if preparation.unit_norm else "x[j]"
+    prepare = _HEAD + "    long j;\n" + (_NORM if preparation.unit_norm else "")
+    prepare += (_DIAGONAL if preparation.matrix is None else _PROJECTION).replace("@V@", value)
+    if degree is not None:
+        add = _TABLES.replace("@P@", _horner(degree))
+    else:
+        add = (_COMPONENTS if layout.componentwise else _GLOBAL).replace("@H@", _bump(layout))
+    return prepare + add + _SCORES
+
+
+def _bump(layout: Layout) -> str:
+    plain = "fabsf(offset)" if layout.componentwise else "sqrtf(squared)"
+    distance = plain if uses_plain_distance(layout.map) else "offset * offset" if layout.componentwise else "squared"
+    term = f"mllkm_gammas[m] * {distance}"
+    return f"expf(-({term}))" if falls_exponentially(layout.map) else f"1.0f - {term}"
+
+
+def _horner(degree: int) -> str:
+    text = f"c[{degree}]"
+    for power in range(degree - 1, -1, -1):
+        text = f"c[{power}] + t * {text}" if power == degree - 1 else f"c[{power}] + t * ({text})"
+    return text

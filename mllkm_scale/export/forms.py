@@ -1,0 +1,47 @@
+"""In which form a machine is exported: kernel by kernel, or by the tables of a component-wise machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+from mllkm_scale.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.additive import AdditiveModel
+    from mllkm_scale.model.model import Model
+
+__all__ = ["FORMS", "FormName", "find_tables"]
+
+FormName = Literal["auto", "tables", "direct"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
+
+
+def find_tables(model: Model, form: FormName = "auto", deviation: float | None = None) -> AdditiveModel | None:
+    """The tables to export, or None for kernel by kernel.
+
+    ``"auto"`` is tables wherever these can be made, also for machines so small that Python evaluates them directly.
+    `deviation` is how far they may be off, by default as far as those of Python.
+
+    Examples
+    --------
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
+    >>> find_tables(model).n_features, find_tables(model, "direct")
+    (2, None)
+    """
+    from mllkm_scale.model.additive import DEVIATION, compile_additive
+    from mllkm_scale.model.additive_cells import NotTabulated
+
+    if form not in FORMS:
+        raise ParameterError(f"form={form!r} is not known: choose one of {', '.join(FORMS)}")
+    if deviation is not None and (form == "direct" or not model.family.componentwise):
+        raise ParameterError(f"deviation={deviation} is about tables, of which this export has none: leave it out")
+    if form == "direct" or (form == "auto" and not model.family.componentwise):
+        return None
+    try:
+        return compile_additive(model, DEVIATION if deviation is None else deviation)
+    except NotTabulated:
+        if form == "tables":
+            raise
+        return None

@@ -1,0 +1,193 @@
+"""The machine in numbers that single precision holds well: measured from its own centre, in units of its own spread.
+
+    z' = (z - origin) / unit = matrix (v - centre) + shift,      v = x, or x / |x| for unit-norm
+
+    f_k = sum_m h(|z' - c'_m|; gamma'_m) (<z' - c'_m, slope_mk> + level_mk)
+
+origin is the mean of the anchors and unit a power of two near their spread, so that neither large units of the data nor
+values far from zero cost digits. Scaling, projection and whitening are one matrix; `centre` is a float32 number, so
+that v - centre is as good as exact, and what that rounds away is in `shift`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.projection import Projection
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.maps import MapName, uses_plain_distance
+from mllkm_scale.model.model import Model
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.additive import AdditiveModel
+
+__all__ = [
+    "Layout",
+    "Preparation",
+    "TableLayout",
+    "machine_layout",
+    "projection_matrix",
+    "require_single",
+    "table_layout",
+]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """From a raw row to z'; `factors` (d,) stand in for the diagonal of a matrix where there is no projection."""
+
+    unit_norm: bool
+    centre: Array  # (d_in,)
+    factors: Array | None
+    matrix: Array | None  # (d, d_in)
+    shift: Array  # (d,)
+
+    @property
+    def n_features_in(self) -> int:
+        return len(self.centre)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A machine with s kernels over d features for K scores, in z'.
+
+    For component-wise kernels `levels` are those of a single feature: a kernel's constant is the mean of its bumps.
+    """
+
+    map: MapName
+    componentwise: bool
+    preparation: Preparation
+    origin: Array  # (d,)
+    unit: float
+    anchors: Array  # (s, d)
+    gammas: Array  # (s,)
+    slopes: Array  # (s, K, d)
+    levels: Array  # (s, K)
+
+    @property
+    def n_kernels(self) -> int:
+        return len(self.gammas)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.anchors.shape[1])
+
+    @property
+    def n_scores(self) -> int:
+        return int(self.levels.shape[1])
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Tables of a component-wise machine in z': cell j of feature l is from edges[j + l] to edges[j + l + 1].
+
+    The cells of feature l are starts[l] to starts[l + 1]; outside of its edges a function is zero.
+    """
+
+    starts: NDArray[np.int64]  # (d + 1,)
+    edges: Array  # (cells + d,): a feature without cells has one edge
+    variables: Array  # (cells, 2): origin and factor
+    coefficients: Array  # (cells, K, degree + 1)
+
+    @property
+    def cells(self) -> int:
+        return len(self.variables)
+
+    @property
+    def degree(self) -> int:
+        return int(self.coefficients.shape[2]) - 1
+
+
+def machine_layout(model: Model) -> Layout:
+    """The machine of a model in z'.
+
+    Examples
+    --------
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[1000.0, 0.0], [1000.0, 1.0], [4000.0, 3.0], [4000.0, 4.0]], ["near", "near", "far", "far"]
+    >>> layout = machine_layout(MLLKMClassifier(scaling="none").fit(X, y).model_)
+    >>> bool(abs(layout.anchors).max() < 2.0), layout.unit
+    (True, 2048.0)
+    """
+    componentwise, plain = model.family.componentwise, uses_plain_distance(model.family.map)
+    origin = model.anchors.mean(axis=0)
+    unit = _unit(model.anchors - origin, componentwise)
+    levels = model.local_coef.T / (model.anchors.shape[1] if componentwise else 1)
+    return Layout(
+        map=model.family.map,
+        componentwise=componentwise,
+        preparation=_preparation(model.preprocessor, origin, unit),
+        origin=origin,
+        unit=unit,
+        anchors=(model.anchors - origin) / unit,
+        gammas=model.gammas * (unit if plain else unit**2),
+        slopes=np.ascontiguousarray(model.coef.transpose(1, 0, 2)) * unit,
+        levels=np.ascontiguousarray(levels),
+    )
+
+
+def table_layout(tables: AdditiveModel, layout: Layout) -> TableLayout:
+    """The tables of a model in z', without the cells of zeros at either end of a feature."""
+    firsts = np.append(np.flatnonzero(np.isneginf(tables.edges)), tables.cells)
+    counts = np.maximum(np.diff(firsts) - 2, 0)
+    origins = np.repeat(layout.origin, np.diff(firsts))
+    edges = (tables.edges - origins) / layout.unit
+    parts = [edges[first + 1 : first + n + 2] if n else np.zeros(1) for first, n in zip(firsts, counts, strict=False)]
+    inner = np.concatenate([np.arange(first + 1, first + 1 + n) for first, n in zip(firsts, counts, strict=False)])
+    variables = np.stack(
+        [(tables.variables[inner, 0] - origins[inner]) / layout.unit, tables.variables[inner, 1] * layout.unit], axis=1
+    )
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return TableLayout(starts, np.concatenate(parts), variables, tables.coefficients[inner])
+
+
+def projection_matrix(projection: Projection) -> Array:
+    """The matrix (d, d_in) that a row less the mean is multiplied by, whitening included."""
+    zeros = np.zeros_like(projection.mean)
+    return replace(projection, mean=zeros).apply(np.eye(len(zeros))).T
+
+
+def require_single(values: Array, what: str) -> Array:
+    """The values in single precision, refused where that is too narrow for them."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    if not np.isfinite(single).all():
+        raise ParameterError(
+            f"{what} is up to {np.abs(values).max():.2g}, which single precision cannot hold:"
+            " train with scaling='standard', or export to onnx or npz"
+        )
+    return single
+
+
+def _unit(offsets: Array, componentwise: bool) -> float:
+    """The power of two that is nearest to the usual distance from the origin; 1 where there is none."""
+    largest = float(np.abs(offsets).max())
+    if largest == 0.0:
+        return 1.0
+    squares = np.square(offsets / largest)
+    spread = largest * np.sqrt(squares.mean() if componentwise else squares.sum(axis=1).mean())
+    # Beyond these, gamma times the square of the unit would leave double precision.
+    return float(2.0 ** np.clip(np.round(np.log2(spread)), -250, 250))
+
+
+def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Preparation:
+    scaling, projection = preprocessor.scaling, preprocessor.projection
+    with np.errstate(over="ignore", divide="ignore"):
+        middle = scaling.offset + (origin if projection is None else projection.mean) / scaling.factor
+        centre = np.where(np.isfinite(middle), middle, scaling.offset).astype(np.float32).astype(np.float64)
+    centre = np.where(np.isfinite(centre), centre, scaling.offset)
+    # What the scaling makes of the centre, measured from where the next step measures.
+    moved = (centre - scaling.offset) * scaling.factor
+    unit_norm = scaling.kind == "unit-norm"
+    if projection is None:
+        return Preparation(unit_norm, centre, scaling.factor / unit, None, (moved - origin) / unit)
+    components = projection_matrix(projection)
+    shift = components @ (moved - projection.mean) - origin
+    return Preparation(unit_norm, centre, None, components * scaling.factor / unit, shift / unit)

@@ -1,0 +1,89 @@
+"""What the JSON file beside an NPZ export says: the machine in words and numbers, for readers in any language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mllkm_scale import __version__
+from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.model.files import model_checksum
+from mllkm_scale.model.model import Model
+
+__all__ = ["FORMAT", "VERSION", "ArrayNote", "describe_export"]
+
+FORMAT, VERSION = "mllkm-export", 1
+
+BUMPS: dict[MapName, str] = {
+    "exponential": "h(t) = exp(-gamma t)",
+    "gaussian": "h(t) = exp(-gamma t^2)",
+    "linear": "h(t) = max(0, 1 - gamma t)",
+    "squared": "h(t) = max(0, 1 - gamma t^2)",
+}
+_TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "float", "U": "text"}
+
+
+@dataclass(frozen=True)
+class ArrayNote:
+    """An array of the NPZ file: its shape, its type, and what it is."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    meaning: str
+
+
+def describe_export(
+    model: Model, arrays: dict[str, ArrayNote], npz: dict[str, str], deviation: float | None, tests: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the JSON file holds; `deviation` is that of the tables, None where there are none."""
+    family = model.family
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "written_by": f"mllkm-scale {__version__}",
+        "npz": npz,
+        "model_checksum": model_checksum(model),
+        "family": {"map": family.map, "componentwise": bool(family.componentwise), "local_bias": family.local_bias},
+        "classes": model.classes.tolist(),
+        "class_type": _TYPES[model.classes.dtype.kind],
+        "n_features_in": model.n_features_in,
+        "n_features": int(model.anchors.shape[1]),
+        "n_kernels": model.n_kernels,
+        "n_scores": model.n_machines,
+        "scaling": model.preprocessor.scaling.kind,
+        "projection": model.preprocessor.projection is not None,
+        "tables": None if deviation is None else {"deviation": deviation},
+        "arrays": {name: vars(note) | {"shape": list(note.shape)} for name, note in arrays.items()},
+        "formulas": _formulas(model, deviation is not None),
+        "certificate": model.certificate.to_header(),
+        "test_vectors": tests,
+    }
+
+
+def _formulas(model: Model, tables: bool) -> dict[str, list[str]]:
+    steps = [
+        "v = x / |x|, x itself where all of it is 0"
+        if model.preprocessor.scaling.kind == "unit-norm"
+        else "v_j = (x_j - offset_j) factor_j"
+    ]
+    if model.preprocessor.projection is not None:
+        steps.append("z_i = sum over j of projection_ij (v_j - mean_j)")
+    else:
+        steps.append("z = v")
+    if model.family.componentwise:
+        scores = [
+            "f_k = sum over kernels m and features l of h(|z_l - anchors_ml|) ((z_l - anchors_ml) coef_kml"
+            " + local_coef_km / n_features)"
+        ]
+    else:
+        scores = ["f_k = sum over kernels m of h(|z - anchors_m|) (<z - anchors_m, coef_km> + local_coef_km)"]
+    formulas = {"preparation": steps, "bump": [BUMPS[model.family.map]], "scores": scores}
+    if tables:
+        formulas["scores_by_tables"] = [
+            "cell of feature l: the last j of cell_starts_l to cell_starts_(l+1) - 1 with cell_edges_j <= z_l",
+            "t_l = (z_l - cell_variables_j0) cell_variables_j1",
+            "f_k = sum over l and powers p of cell_coefficients_jkp t_l^p",
+        ]
+    two = model.n_machines == 1
+    formulas["decision"] = ["classes[1] if f_0 > 0 else classes[0]" if two else "classes[k], k the first largest f_k"]
+    return formulas

@@ -1,0 +1,179 @@
+"""A model as an ONNX file: raw features in, labels and scores out."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from mllkm_scale import __version__
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.forms import FormName, find_tables
+from mllkm_scale.export.layout import machine_layout, table_layout
+from mllkm_scale.export.onnx_graph import Graph, import_onnx
+from mllkm_scale.export.onnx_machine import (
+    add_component_scores,
+    add_global_scores,
+    add_preparation,
+    add_table_scores,
+)
+from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
+from mllkm_scale.model.files import model_checksum
+from mllkm_scale.model.model import Model
+
+__all__ = ["DTYPES", "OPSET", "DtypeName", "export_onnx"]
+
+DtypeName = Literal["float32", "float64"]
+DTYPES: tuple[DtypeName, ...] = get_args(DtypeName)
+OPSET, IR_VERSION = 13, 7  # the first in which axes of a sum are an input, and what came with it
+_MAX_BYTES = 2_000_000_000  # of a protobuf message
+
+
+def export_onnx(
+    model: Model,
+    path: str | os.PathLike[str],
+    *,
+    dtype: DtypeName = "float32",
+    form: FormName = "auto",
+    deviation: float | None = None,
+    overwrite: bool = False,
+) -> ExportSummary:
+    """Write a model as an ONNX file of opset 13.
+
+    Its input ``features`` is (rows, features), raw, with any number of rows. Its outputs are ``label``, (rows,), and
+    ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score a class. Labels are int64
+    where all classes are whole numbers or booleans, and text otherwise. Everything is computed in double precision.
+
+    Parameters
+    ----------
+    model : Model
+    path : path
+        A name that ends with ``.onnx``.
+    dtype : {"float32", "float64"}
+        Type of the features and of the scores.
+    form : {"auto", "tables", "direct"}
+        Component-wise machines: by tables where they can be made, by tables or not at all, or kernel by kernel.
+    deviation : float, optional
+        How far tables may be off; 1e-6 by default.
+    overwrite : bool
+        Replace a file that exists.
+
+    Raises
+    ------
+    ParameterError
+        If the name is not that of a free ONNX file, the model is too large for one, or the package `onnx` is missing.
+    ScratchError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import onnxruntime
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     summary = export_onnx(model, f"{folder}/nearness.onnx")
+    ...     session = onnxruntime.InferenceSession(f"{folder}/nearness.onnx")
+    >>> label, scores = session.run(None, {"features": np.array(X, np.float32)})
+    >>> label.tolist(), scores.shape
+    (['near', 'near', 'far', 'far'], (4, 1))
+    """
+    if dtype not in DTYPES:
+        raise ParameterError(f"dtype={dtype!r} is not known: choose one of {', '.join(DTYPES)}")
+    onnx = import_onnx()
+    target = free_target(path, ".onnx", overwrite=overwrite)
+    tables = find_tables(model, form, deviation)
+    layout = machine_layout(model)
+    graph = Graph(onnx)
+    x = graph.cast("features", "DOUBLE")
+    z = add_preparation(graph, layout.preparation, x)
+    if tables is not None:
+        scores = add_table_scores(graph, table_layout(tables, layout), z)
+    elif layout.componentwise:
+        scores = add_component_scores(graph, layout, z)
+    else:
+        scores = add_global_scores(graph, layout, z)
+    labels = _add_labels(graph, model, scores)
+    graph("Identity", labels[0], name="label")
+    graph.cast(scores, "FLOAT" if dtype == "float32" else "DOUBLE", name="scores")
+    constant_bytes = sum(len(value.raw_data) for value in graph.initializers)
+    if constant_bytes > _MAX_BYTES:
+        raise ParameterError(
+            f"the numbers of the model take {constant_bytes / 1e9:.1f} GB, more than the 2 GB of an ONNX file:"
+            " train with max_kernels or n_components, or export to npz"
+        )
+    summary = ExportSummary(
+        paths=(target,),
+        form="kernels" if tables is None else "tables",
+        constant_bytes=constant_bytes,
+        deviation=0.0 if tables is None else tables.deviation,
+    )
+    made = _model(graph, model, summary, dtype, labels[1])
+    onnx.checker.check_model(made, full_check=True)
+    write_bytes(target, made.SerializeToString())
+    return summary
+
+
+def _add_labels(graph: Graph, model: Model, scores: str) -> tuple[str, int]:
+    """Labels (n,) by scores (n, K), and their type."""
+    if model.n_machines == 1:
+        codes = graph.cast(graph("Reshape", graph("Greater", scores, 0.0), np.array([-1])), "INT64")
+    else:
+        codes = graph("ArgMax", scores, axis=1, keepdims=0)
+    types, classes = graph.onnx.TensorProto, model.classes
+    if _are_whole(classes):
+        return graph("Gather", classes.astype(np.int64), codes), types.INT64
+    return graph("Gather", np.array([str(label) for label in classes.tolist()], object), codes), types.STRING
+
+
+def _are_whole(classes: np.ndarray) -> bool:
+    if classes.dtype.kind == "U":
+        return False
+    return all(abs(label) < 2**63 and label == int(label) for label in classes.tolist())
+
+
+def _model(graph: Graph, model: Model, summary: ExportSummary, dtype: DtypeName, label_type: int) -> Any:
+    helper, types = graph.onnx.helper, graph.onnx.TensorProto
+    number = types.FLOAT if dtype == "float32" else types.DOUBLE
+    made = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "mllkm",
+            [helper.make_tensor_value_info("features", number, ["rows", model.n_features_in])],
+            [
+                helper.make_tensor_value_info("label", label_type, ["rows"]),
+                helper.make_tensor_value_info("scores", number, ["rows", model.n_machines]),
+            ],
+            graph.initializers,
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="mllkm-scale",
+        producer_version=__version__,
+    )
+    helper.set_model_props(made, _facts(model, summary))
+    return made
+
+
+def _facts(model: Model, summary: ExportSummary) -> dict[str, str]:
+    record, family = model.certificate, model.family
+    return {
+        "family": f"{family.map}, {'component-wise' if family.componentwise else 'global'}",
+        "local_bias": repr(family.local_bias),
+        "n_kernels": str(model.n_kernels),
+        "form": summary.form,
+        "form_deviation": repr(summary.deviation),
+        "classes": json.dumps(model.classes.tolist()),
+        "gap": repr(record.gap),
+        "primal": repr(record.primal),
+        "dual": repr(record.dual),
+        "status": record.status,
+        "n_open": str(record.n_open),
+        "n_train": str(record.n_train),
+        "package_version": record.package_version,
+        "model_checksum": model_checksum(model),
+    }

@@ -1,0 +1,57 @@
+"""A graph of ONNX operators under construction: constants and nodes get names, and a call reads like the formula."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.errors import ParameterError
+
+__all__ = ["Graph", "import_onnx"]
+
+
+def import_onnx() -> ModuleType:
+    """The package `onnx`, which is not among those that are always installed."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ParameterError(
+            'an export to ONNX needs the package onnx: pip install "mllkm-scale[onnx]", or export to C or NPZ'
+        ) from error
+    module: ModuleType = onnx
+    return module
+
+
+class Graph:
+    """Nodes and constants in the order in which they were asked for; every value is known by its name."""
+
+    def __init__(self, onnx: ModuleType, stem: str = "") -> None:
+        self.onnx = onnx
+        self.stem = stem
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+
+    def constant(self, values: Any) -> str:
+        """A constant: an array, or a number in double precision."""
+        array = np.asarray(values, order="C")
+        name = f"{self.stem}c{len(self.initializers)}"
+        self.initializers.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def __call__(self, operator: str, *inputs: str | float | NDArray[Any], name: str = "", **attributes: Any) -> str:
+        """The result of an operator; inputs are names of values, or constants."""
+        names = [given if isinstance(given, str) else self.constant(given) for given in inputs]
+        result = name or f"{self.stem}v{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, names, [result], **attributes))
+        return result
+
+    def sum(self, value: str, axis: int, *, keep: bool = False) -> str:
+        """The sum over an axis."""
+        return self("ReduceSum", value, np.array([axis]), keepdims=int(keep))
+
+    def cast(self, value: str, dtype: str, name: str = "") -> str:
+        """The same value as another type, such as ``"DOUBLE"``."""
+        return self("Cast", value, name=name, to=getattr(self.onnx.TensorProto, dtype))

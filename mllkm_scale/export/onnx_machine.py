@@ -1,0 +1,136 @@
+"""The decision function as a graph, from prepared rows to scores, in double precision.
+
+    global       D = |z|^2 + |c|^2 - 2 z c',  H = h(D),  f_k = <z, H slope_k> + H (level_k - <c, slope_k>)
+    tables       a binary search of a fixed number of steps for the cell, then its polynomial (Horner)
+    component-wise without tables: a loop over the features, whose bumps (n, s) are in memory one at a time
+
+No value has more than n (s + 2 K d) entries, n the rows of a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.export.layout import Layout, Preparation, TableLayout
+from mllkm_scale.export.onnx_graph import Graph
+from mllkm_scale.kernels.distances import ROUNDING
+from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
+
+__all__ = ["add_component_scores", "add_global_scores", "add_preparation", "add_table_scores"]
+
+Array = NDArray[Any]
+
+
+def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
+    """z' of raw rows x in double precision."""
+    if preparation.unit_norm:
+        # Divided by the largest entry first, so that no square overflows or vanishes.
+        units = graph("Div", x, _without_zero(graph, graph("ReduceMax", graph("Abs", x), axes=[1], keepdims=1)))
+        norms = graph("Sqrt", graph.sum(graph("Mul", units, units), 1, keep=True))
+        x = graph("Div", units, _without_zero(graph, norms))
+    centred = graph("Sub", x, preparation.centre)
+    if preparation.matrix is None:
+        assert preparation.factors is not None
+        z = graph("Mul", centred, preparation.factors)
+    else:
+        z = graph("MatMul", centred, preparation.matrix.T)
+    return graph("Add", z, preparation.shift)
+
+
+def add_global_scores(graph: Graph, layout: Layout, z: str) -> str:
+    """Scores (n, K) of global kernels."""
+    s, K, d = layout.slopes.shape
+    squared = graph.sum(graph("Mul", z, z), 1, keep=True)
+    lengths = graph("Add", squared, np.einsum("sd,sd->s", layout.anchors, layout.anchors))
+    distances = graph("Add", lengths, graph("MatMul", z, -2.0 * layout.anchors.T))
+    rounding = graph("Mul", lengths, ROUNDING * np.finfo(np.float64).eps)
+    distances = graph("Where", graph("Less", distances, rounding), 0.0, distances)
+    H = _bumps(graph, layout, distances, layout.gammas, squared=True)
+    sums = graph("MatMul", H, layout.slopes.reshape(s, K * d))
+    sums = graph("Reshape", sums, np.array([-1, K, d]))
+    linear = graph.sum(graph("Mul", sums, graph("Unsqueeze", z, np.array([1]))), 2)
+    offsets = layout.levels - np.einsum("skd,sd->sk", layout.slopes, layout.anchors)
+    return graph("Add", linear, graph("MatMul", H, offsets))
+
+
+def add_component_scores(graph: Graph, layout: Layout, z: str) -> str:
+    """Scores (n, K) of component-wise kernels, feature by feature."""
+    _, K, d = layout.slopes.shape
+    types, helper = graph.onnx.TensorProto, graph.onnx.helper
+    anchors = graph.constant(layout.anchors.T)
+    slopes = graph.constant(layout.slopes.transpose(2, 0, 1))
+    levels = graph.constant(layout.levels)
+    body = Graph(graph.onnx, "body_")
+    column = body("Gather", z, "body_l", axis=1)
+    offsets = body("Sub", body("Unsqueeze", column, np.array([1])), body("Gather", anchors, "body_l", axis=0))
+    H = _bumps(body, layout, offsets, layout.gammas, squared=False)
+    linear = body("MatMul", body("Mul", H, offsets), body("Gather", slopes, "body_l", axis=0))
+    body("Add", "body_in", body("Add", linear, body("MatMul", H, levels)), name="body_out")
+    body("Identity", "body_more", name="body_on")
+    loop = helper.make_graph(
+        body.nodes,
+        "feature",
+        [
+            helper.make_tensor_value_info("body_l", types.INT64, []),
+            helper.make_tensor_value_info("body_more", types.BOOL, []),
+            helper.make_tensor_value_info("body_in", types.DOUBLE, ["rows", K]),
+        ],
+        [
+            helper.make_tensor_value_info("body_on", types.BOOL, []),
+            helper.make_tensor_value_info("body_out", types.DOUBLE, ["rows", K]),
+        ],
+        body.initializers,
+    )
+    start = graph("MatMul", z, np.zeros((d, K)))
+    return graph("Loop", np.array(d), np.array(True), start, body=loop)
+
+
+def add_table_scores(graph: Graph, tables: TableLayout, z: str) -> str:
+    """Scores (n, K) by tables."""
+    edges, variables, coefficients, starts = _with_outer_cells(tables)
+    firsts, lasts = starts[:-1], starts[1:] - 1
+    all_edges, all_lasts = graph.constant(edges), graph.constant(lasts)
+    cell = graph.constant(firsts[None, :])
+    step = 1 << (int((lasts - firsts).max()).bit_length() - 1)
+    while step:
+        probe = graph("Min", graph("Add", cell, np.array(step)), all_lasts)
+        below = graph("LessOrEqual", graph("Gather", all_edges, probe), z)
+        cell = graph("Where", below, probe, cell)
+        step //= 2
+    t = graph("Sub", z, graph("Gather", np.ascontiguousarray(variables[:, 0]), cell))
+    t = graph("Mul", t, graph("Gather", np.ascontiguousarray(variables[:, 1]), cell))
+    t = graph("Unsqueeze", t, np.array([2]))
+    value = graph("Gather", coefficients[:, :, -1], cell)
+    for power in range(tables.degree - 1, -1, -1):
+        value = graph("Add", graph("Mul", value, t), graph("Gather", coefficients[:, :, power], cell))
+    return graph.sum(value, 1)
+
+
+def _bumps(graph: Graph, layout: Layout, distances: str, gammas: Array, *, squared: bool) -> str:
+    """h of squared distances, or of signed ones."""
+    if uses_plain_distance(layout.map):
+        distances = graph("Sqrt" if squared else "Abs", distances)
+    elif not squared:
+        distances = graph("Mul", distances, distances)
+    if falls_exponentially(layout.map):
+        return graph("Exp", graph("Mul", distances, -gammas))
+    return graph("Max", graph("Sub", 1.0, graph("Mul", distances, gammas)), 0.0)
+
+
+def _without_zero(graph: Graph, values: str) -> str:
+    return graph("Where", graph("Equal", values, 0.0), 1.0, values)
+
+
+def _with_outer_cells(tables: TableLayout) -> tuple[Array, Array, Array, NDArray[np.int64]]:
+    """Left edges, variables, coefficients and starts, with a cell of zeros before and after those of each feature."""
+    d = len(tables.starts) - 1
+    edges = [np.append(-np.inf, tables.edges[tables.starts[l] + l : tables.starts[l + 1] + l + 1]) for l in range(d)]
+    starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])]).astype(np.int64)
+    inner = np.concatenate([np.arange(tables.starts[l], tables.starts[l + 1]) + 1 + 2 * l for l in range(d)])
+    variables = np.zeros((starts[-1], 2))
+    coefficients = np.zeros((starts[-1], *tables.coefficients.shape[1:]))
+    variables[inner], coefficients[inner] = tables.variables, tables.coefficients
+    return np.concatenate(edges), variables, coefficients, starts
