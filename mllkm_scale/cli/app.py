@@ -9,7 +9,9 @@ from mllkm_scale.cli.completion import completion
 from mllkm_scale.cli.config import config
 from mllkm_scale.cli.convert import convert
 from mllkm_scale.cli.demo import demo
+from mllkm_scale.cli.doctor import doctor
 from mllkm_scale.cli.evaluate import evaluate
+from mllkm_scale.cli.export import export
 from mllkm_scale.cli.fetch import fetch
 from mllkm_scale.cli.group import CommandGroup, debug_option
 from mllkm_scale.cli.inspect import inspect
@@ -37,7 +39,9 @@ __all__ = ["cli", "main"]
         predict,
         evaluate,
         inspect,
+        export,
         reproduce,
+        doctor,
         config,
         completion,
     ],

@@ -26,7 +26,9 @@ COMMANDS = (
     "predict",
     "evaluate",
     "inspect",
+    "export",
     "reproduce",
+    "doctor",
     "config",
     "completion",
 )
