@@ -91,7 +91,7 @@ def train(
     should_stop: Callable[[], bool] | None = None,
     preset: str | None = None,
     held_bytes: int = 0,
-    report: bool = True,
+    report: bool | None = None,
     image_shape: str | Sequence[int] | None = None,
     **params: Any,
 ) -> TrainResult:
@@ -121,8 +121,9 @@ def train(
         "paper" for the paper's setting; parameters that are given win over it.
     held_bytes : int
         Memory of arrays and libraries that the program holds beside the training: it counts within `memory_budget`.
-    report : bool
-        Whether `run_dir` gets a report.html in the end; one that fails is told of, and loses nothing.
+    report : bool, optional
+        Whether `run_dir` gets a report.html in the end, by default as configured (yes); one that fails is told of, and
+        loses nothing.
     image_shape : text or sequence of int, optional
         "28x28" or (28, 28) where a row is an image of that height and width, so that the report shows anchors as such.
     **params
@@ -138,7 +139,7 @@ def train(
     settings = resolve(preset, **params)
     with ExitStack() as stack:
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Ending.checked(dataset, test, image_shape, report)
+        ending = Ending.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         folder = None
@@ -358,7 +359,7 @@ class Training:
             model.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
         evaluation = self.ending.measure(model, self.folder, self.listener, self.params.n_jobs)
-        self.ending.draw(self.folder, self.listener)
+        self.ending.draw(model, self.folder, self.listener)
         self.listener(finished)
         return TrainResult(model, duals, tuple(self.history), status, self.plan, peak, evaluation)
 

@@ -17,6 +17,7 @@ from mllkm_scale.cli.group import CommandGroup, debug_option
 from mllkm_scale.cli.inspect import inspect
 from mllkm_scale.cli.plan import plan
 from mllkm_scale.cli.predict import predict
+from mllkm_scale.cli.report import report
 from mllkm_scale.cli.reproduce import reproduce
 from mllkm_scale.cli.run import run
 from mllkm_scale.cli.stream import stream
@@ -39,6 +40,7 @@ __all__ = ["cli", "main"]
         predict,
         evaluate,
         inspect,
+        report,
         export,
         reproduce,
         doctor,

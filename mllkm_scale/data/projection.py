@@ -49,6 +49,12 @@ class Projection:
             projected /= self.deviations
         return projected
 
+    def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows nearest to the mean that are projected to Z: what was projected away is not there."""
+        weighted = Z * self.deviations if self.whiten else Z
+        rows: NDArray[np.float64] = weighted @ self.components + self.mean
+        return rows
+
     @property
     def deviations(self) -> NDArray[np.float64]:
         """What whitening divides each component by, shape (p,)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.errors import DataError
@@ -32,13 +33,13 @@ class Ending:
 
     @classmethod
     def checked(
-        cls, dataset: Dataset, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool
+        cls, dataset: Dataset, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None
     ) -> Self:
-        """Refuse, before hours are spent, what could not be done in the end."""
+        """Refuse, before hours are spent, what could not be done in the end; no word on the report: as configured."""
         shape = None if image_shape is None else require_image_shape(image_shape, dataset.n_features)
         if test is not None:
             require_test_rows(dataset, test)
-        return cls(test, shape, report)
+        return cls(test, shape, configured("report") if report is None else report)
 
     def data_record(self, dataset: Dataset) -> dict[str, Any]:
         """What run.json says of the data; the names of features and the shape of images are for the report."""
@@ -66,7 +67,7 @@ class Ending:
             folder.write_json(EVALUATION, {"data": self.test.name} | evaluation.as_dict())
         return evaluation
 
-    def draw(self, folder: RunFolder | None, listener: Listener) -> None:
+    def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
         """Write report.html, if it is wanted; what goes wrong is told, and leaves the training as it is."""
         if folder is None or not self.report:
             return
@@ -74,7 +75,7 @@ class Ending:
         try:
             from mllkm_scale.report.page import write_report
 
-            write_report(folder.path)
+            write_report(folder.path, model=model)
         except Exception as error:  # a picture that fails is no reason to lose hours of training
             why = " ".join(f"{type(error).__name__}: {error}".split())
             listener(Notice(f"the report could not be written ({why}): try again with mllkm report {folder.path}"))

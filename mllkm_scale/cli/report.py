@@ -1,0 +1,51 @@
+"""`mllkm report`: the report of a run made again, or several runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mllkm_scale.cli.group import debug_option
+
+__all__ = ["image_shape_option", "report"]
+
+image_shape_option = click.option(
+    "--image-shape",
+    metavar="HxW",
+    help="Rows are images of this height and width, such as 28x28 or 32x32x3: the report shows anchors as such.",
+)
+
+
+@click.command(short_help="Write the report of a run, or compare runs.")
+@click.argument("runs", metavar="RUN [RUN ...]", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="HTML file to write (default: report.html in RUN; comparison.html here, for several).",
+)
+@image_shape_option
+@debug_option
+@click.pass_context
+def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, image_shape: str | None) -> None:
+    """Write one HTML file on the training or stream in the folder RUN, or on several of them side by side.
+
+    A report needs nothing but the run folder, which may be that of a training that was interrupted or is under way,
+    and opens in any browser without a network. Every training ends with one; this makes it again.
+
+    \b
+    Examples:
+      mllkm report run
+      mllkm report run --image-shape 28x28 --out usps.html
+      mllkm report run-C1 run-C10 run-C100 --out sizes.html
+    """
+    from mllkm_scale.report import write_comparison, write_report
+
+    if len(runs) == 1:
+        page = write_report(runs[0], out=out, image_shape=image_shape)
+    elif image_shape is not None:
+        raise click.UsageError("--image-shape is for the report of one run: leave it out to compare runs", context)
+    else:
+        page = write_comparison(runs, out=out or "comparison.html")
+    click.echo(f"report: {page}")

@@ -1,0 +1,136 @@
+"""`write_report`: the page of one run, made from its folder alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale import __version__
+from mllkm_scale.model.describe import Description, describe
+from mllkm_scale.model.model import Model
+from mllkm_scale.report.anchor_images import anchor_images
+from mllkm_scale.report.facts import cards, data_facts, model_facts, parameters, result_facts
+from mllkm_scale.report.image_shape import ImageShape, require_image_shape
+from mllkm_scale.report.kernel_pictures import kernel_pictures
+from mllkm_scale.report.measured import measured
+from mllkm_scale.report.memory_pictures import memory_pictures, plan_rows
+from mllkm_scale.report.picture import Picture
+from mllkm_scale.report.regions import anchor_regions
+from mllkm_scale.report.rendering import render, write_page
+from mllkm_scale.report.run_files import Run, read_run
+from mllkm_scale.report.shape_pictures import shape_section
+from mllkm_scale.report.stream_curves import stream_pictures
+from mllkm_scale.report.training_curves import training_pictures
+from mllkm_scale.run.folder import REPORT
+from mllkm_scale.units import format_bytes
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    run_dir: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    image_shape: str | Sequence[int] | None = None,
+    model: Model | None = None,
+) -> Path:
+    """Write the report of a training or a stream, finished or not: one HTML file with its pictures in it.
+
+    Parameters
+    ----------
+    run_dir : path
+        The run folder.
+    out : path, optional
+        The file; report.html in the run folder by default.
+    image_shape : text or sequence of int, optional
+        "28x28" or (28, 28) where a row is an image; by default what the training was told.
+    model : Model, optional
+        The model of the folder, if it is in memory already.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    DataError
+        If the folder holds no run.
+    ParameterError
+        If images of that shape have another number of pixels than a row has features.
+    ScratchError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mllkm_scale import Dataset, train
+    >>> from sklearn.datasets import load_iris
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = Dataset.from_arrays(*load_iris(return_X_y=True))
+    ...     _ = train(data, run_dir=f"{folder}/iris", report=False, n_jobs=1)
+    ...     page = write_report(f"{folder}/iris")
+    ...     page.name, "<h2>Anchors</h2>" in page.read_text()
+    ('report.html', True)
+    """
+    run = read_run(run_dir, model)
+    shape = _image_shape(run, image_shape)
+    target = run.path / REPORT if out is None else Path(out)
+    return write_page(target, render("report.html", **_content(run, shape)))
+
+
+def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
+    """What the template shows."""
+    model = run.model
+    facts = None if model is None else describe(model)
+    return {
+        "run": run,
+        "title": str(run.data.get("name") or run.name),
+        "subtitle": _subtitle(run),
+        "version": __version__,
+        "cards": cards(run, facts),
+        "data": data_facts(run),
+        "model": None if facts is None else model_facts(run, facts),
+        "result": result_facts(run),
+        "parameters": parameters(run),
+        "measured": None if run.evaluation is None else measured(run.evaluation),
+        "course": _course(run),
+        "memory": memory_pictures(run),
+        "plan_rows": [(what, format_bytes(size), note) for what, size, note in plan_rows(run.plan)],
+        **_of_model(run, model, facts, shape),
+    }
+
+
+def _of_model(run: Run, model: Model | None, facts: Description | None, shape: ImageShape | None) -> dict[str, Any]:
+    if model is None or facts is None:
+        return {"kernels": [], "heaviest": [], "anchors": [], "shapes": None}
+    names = run.feature_names
+    return {
+        "kernels": kernel_pictures(model, facts),
+        "heaviest": facts.heaviest,
+        "anchors": [anchor_regions(model, names) if shape is None else anchor_images(model, shape)],
+        "shapes": shape_section(model, names) if model.family.componentwise else None,
+    }
+
+
+def _subtitle(run: Run) -> str:
+    what = "Learned from a stream" if run.is_stream else "Training"
+    return f"{what} of a multiple locally linear kernel machine, in the run folder {run.name}"
+
+
+def _course(run: Run) -> list[Picture]:
+    if run.reports:
+        return stream_pictures(run.reports)
+    if not run.rounds:
+        return []
+    tol = run.parameters.get("tol")
+    in_turn = run.parameters.get("multi_class") == "ovr" and (run.model is None or run.model.n_machines > 1)
+    return training_pictures(run.rounds, None if tol is None else float(tol), in_turn)
+
+
+def _image_shape(run: Run, given: str | Sequence[int] | None) -> ImageShape | None:
+    wanted = given if given is not None else run.data.get("image_shape")
+    n_features = run.data.get("features") if run.model is None else run.model.n_features_in
+    return None if not wanted or n_features is None else require_image_shape(wanted, int(n_features))

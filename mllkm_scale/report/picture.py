@@ -1,0 +1,83 @@
+"""A picture of the report: a figure as bytes that stand in the page itself, with what it shows in words."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mllkm_scale.pictures import styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["CLASS_COLOURS", "Picture", "canvas", "embedded", "thinned", "time_axis"]
+
+CLASS_COLOURS = (
+    "#3b76af", "#ef8636", "#519e3e", "#c53a32", "#8d69b8",
+    "#84584e", "#d57dbe", "#7f7f7f", "#a8a532", "#4fadbb",
+)  # fmt: skip
+MOST_POINTS = 800  # of a curve: more cannot be told apart on the page
+WIDTH, HEIGHT = 5.0, 3.0  # inches
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image in the page: its source as a data URI, its size, what it shows, and what is said below it."""
+
+    source: str
+    width: int
+    height: int
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+def canvas(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """A figure of its own, without pyplot's global state, and its axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots()
+    axes.grid(True, linewidth=0.4, alpha=0.4)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+@styled
+def embedded(figure: Figure, alt: str, caption: str, *, dpi: int | None = None, wide: bool = False) -> Picture:
+    """The figure as SVG, or as PNG of so many dots an inch; its memory is freed."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    if dpi is None:
+        # Letters as curves: the page looks the same where there is no such font.
+        with mpl.rc_context({"svg.fonttype": "path"}):
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+    else:
+        figure.savefig(buffer, format="png", dpi=dpi)
+    width, height = (round(96 * size) for size in figure.get_size_inches())
+    figure.clear()
+    kind = "svg+xml" if dpi is None else "png"
+    source = f"data:image/{kind};base64,{base64.b64encode(buffer.getbuffer()).decode()}"
+    return Picture(source, width, height, alt, caption, wide)
+
+
+def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
+    """Positions of at most so many of the points of a curve, the first and the last among them.
+
+    >>> thinned(3), thinned(10, most=4)
+    ([0, 1, 2], [0, 3, 6, 9])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(i * (count - 1) / (most - 1)) for i in range(most)]
+
+
+def time_axis(axes: Axes, last_s: float) -> float:
+    """Label the axis of time in a unit that suits its end; returns the seconds of one."""
+    unit, size = next(((u, s) for u, s in (("hours", 3600.0), ("minutes", 60.0)) if last_s > 3 * s), ("seconds", 1.0))
+    axes.set_xlabel(unit)
+    return size

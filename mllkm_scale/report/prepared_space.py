@@ -1,0 +1,56 @@
+"""The model as the kernels see the data: after scaling and projection, where its anchors are."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.scaling import Scaling
+from mllkm_scale.model.model import Model
+
+__all__ = ["axis_name", "codes_at", "heaviest", "in_prepared_space", "plain", "unprepared"]
+
+
+def unprepared(n_features: int) -> Preprocessor:
+    """A preparation that leaves rows as they are."""
+    return Preprocessor(Scaling("none", np.zeros(n_features), np.ones(n_features)))
+
+
+def in_prepared_space(model: Model) -> Model:
+    """The same machine for rows that are scaled and projected already."""
+    parts = {spec.name: getattr(model, spec.name) for spec in fields(model)}
+    return Model(**(parts | {"preprocessor": unprepared(model.anchors.shape[1])}))
+
+
+def codes_at(model: Model, rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Position among the classes that the model decides for, of rows that are scaled and projected already."""
+    if model.preprocessor.scaling.kind == "unit-norm":  # which cannot be undone
+        return model.codes(in_prepared_space(model).decision_function(rows))
+    return model.codes(model.decision_function(model.preprocessor.invert(rows)))  # its tables are made already
+
+
+def heaviest(model: Model, most: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Positions of the kernels with the largest weights, and their shares of all weight."""
+    weights = np.atleast_2d(model.weights).sum(axis=0)
+    chosen = np.argsort(-weights, kind="stable")[:most]
+    return chosen, weights[chosen] / (weights.sum() or 1.0)
+
+
+def axis_name(model: Model, names: tuple[str, ...] | None, feature: int) -> str:
+    """What a feature as the kernels see it is called: by its name in the data, or as a component of these."""
+    if model.preprocessor.projection is not None:
+        return f"principal component {feature + 1}"
+    if names is not None and len(names) == model.n_features_in and names[feature].strip():
+        return plain(names[feature], 32)
+    return f"feature {feature}"
+
+
+def plain(value: Any, most: int) -> str:
+    """A text of the user in a picture: on one line, shortened, and no formula, which a dollar would begin."""
+    text = " ".join(str(value).split())
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    return short.replace("$", r"\$")

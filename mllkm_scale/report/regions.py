@@ -1,0 +1,153 @@
+"""The picture of anchors and class regions on the plane, or of the decision along one feature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.model.model import Model
+from mllkm_scale.pictures import GREY, styled
+from mllkm_scale.report.picture import CLASS_COLOURS, Picture, canvas, embedded
+from mllkm_scale.report.plane import Plane, class_codes, pixels_that_pay, plane_of
+from mllkm_scale.report.prepared_space import axis_name, codes_at, heaviest, in_prepared_space, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["anchor_regions", "class_colours"]
+
+Array = NDArray[Any]
+MOST_ANCHORS = 400
+MOST_LEGEND = 20
+MARGIN = 0.12  # of the picture beyond the anchors, at each side
+
+
+def class_colours(count: int) -> list[str]:
+    """A colour for each of so many classes: as different as they can be."""
+    if count <= len(CLASS_COLOURS):
+        return list(CLASS_COLOURS[:count])
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["gist_rainbow"](k / count)) for k in range(count)]
+
+
+def anchor_regions(model: Model, names: tuple[str, ...] | None) -> Picture:
+    """Anchors as marks over the class regions; for one feature, the outputs along it."""
+    return _along_one_feature(model, names) if model.anchors.shape[1] == 1 else _on_the_plane(model, names)
+
+
+@styled
+def _on_the_plane(model: Model, names: tuple[str, ...] | None) -> Picture:
+    plane = plane_of(model)
+    chosen, shares = heaviest(model, MOST_ANCHORS)
+    places = plane.coordinates(model.anchors[chosen])
+    positions = codes_at(model, model.anchors[chosen])
+    low, high = places.min(axis=0), places.max(axis=0)
+    reach = np.where(high > low, high - low, 1.0)
+    low, high = low - MARGIN * reach, high + MARGIN * reach
+    figure, axes = canvas(6.6, 4.8)
+    axes.grid(False)
+    colours = class_colours(len(model.classes))
+    pixels = pixels_that_pay(model)
+    to_axes = _units(model, plane)
+    (left, bottom), (right, top) = to_axes(low), to_axes(high)
+    if pixels:
+        _draw_regions(axes, model, plane, (low, high), pixels, colours, (left, right, bottom, top))
+    drawn = to_axes(places)
+    axes.scatter(
+        drawn[:, 0],
+        drawn[:, 1],
+        s=8 + 110 * np.sqrt(shares / shares.max()),
+        c=[colours[k] for k in positions],
+        edgecolors="black",
+        linewidths=0.5,
+        zorder=3,
+    )
+    axes.set(xlim=sorted((left, right)), ylim=sorted((bottom, top)))
+    whole = model.anchors.shape[1] == 2
+    axes.set_xlabel(axis_name(model, names, 0) if whole else "first principal direction of the anchors")
+    axes.set_ylabel(axis_name(model, names, 1) if whole else "second")
+    _legend(axes, model, colours)
+    alt = f"{len(chosen)} anchors over the regions of {len(model.classes)} classes"
+    return embedded(figure, alt, _caption(model, plane, len(chosen), whole, bool(pixels)), dpi=150, wide=True)
+
+
+def _draw_regions(
+    axes: Axes,
+    model: Model,
+    plane: Plane,
+    corners: tuple[Array, Array],
+    pixels: int,
+    colours: list[str],
+    extent: tuple[float, float, float, float],
+) -> None:
+    from matplotlib.colors import to_rgb
+
+    across, up = (np.linspace(low, high, 2 * pixels + 1)[1::2] for low, high in zip(*corners, strict=True))
+    grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
+    codes = class_codes(model, plane, grid).reshape(pixels, pixels)
+    pale = np.array([0.72 + 0.28 * np.array(to_rgb(colour)) for colour in colours])
+    axes.imshow(pale[codes], extent=extent, origin="lower", aspect="auto", interpolation="nearest")
+
+
+def _units(model: Model, plane: Plane) -> Any:
+    """From coordinates of the plane to those of the axes: the units of the data where they are features of it."""
+    preprocessor = model.preprocessor
+    if plane.share < 1.0 or len(plane.origin) != 2 or preprocessor.projection is not None:
+        return lambda places: places
+    return preprocessor.scaling.invert
+
+
+def _legend(axes: Axes, model: Model, colours: list[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    if len(model.classes) > MOST_LEGEND:
+        return
+    handles = [
+        Line2D([], [], ls="", marker="o", mfc=colour, mec="black", mew=0.5, ms=5, label=plain(label, 24))
+        for label, colour in zip(model.classes.tolist(), colours, strict=True)
+    ]
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _caption(model: Model, plane: Plane, count: int, whole: bool, regions: bool) -> str:
+    which = "All" if count == model.n_kernels else f"The {count} heaviest of {model.n_kernels:,}"
+    marks = f"{which} anchors, larger where their weight is, in the colour of the class that the model gives them."
+    if not regions:
+        return f"{marks} They are projected to the plane that holds {100 * plane.share:.0f} % of their variance."
+    if whole:
+        return f"{marks} The ground is what the model decides at each point."
+    return (
+        f"{marks} They are projected to the plane that holds {100 * plane.share:.0f} % of their variance; the ground is"
+        " what the model decides at the points of this plane, so that an anchor far off it may have another colour."
+    )
+
+
+@styled
+def _along_one_feature(model: Model, names: tuple[str, ...] | None) -> Picture:
+    anchors = model.anchors[:, 0]
+    low, high = anchors.min(), anchors.max()
+    reach = (high - low or 1.0) * MARGIN
+    ticks = np.linspace(low - reach, high + reach, 400)[:, None]
+    outputs = in_prepared_space(model).decision_function(ticks)
+    curves = outputs[:, None] if outputs.ndim == 1 else outputs
+    figure, axes = canvas()
+    known = model.preprocessor.projection is None
+    x = (model.preprocessor.scaling.invert(ticks) if known else ticks)[:, 0]
+    labels, colours = _outputs(model)
+    for curve, label, colour in zip(curves.T[: len(labels)], labels, colours, strict=False):
+        axes.plot(x, curve, color=colour, label=label)
+    axes.axhline(0, color=GREY, lw=0.6)
+    axes.set(xlabel=axis_name(model, names, 0), ylabel="output f")
+    axes.legend()
+    caption = "The output of the machine along its one feature."
+    return embedded(figure, caption, caption)
+
+
+def _outputs(model: Model) -> tuple[list[str], list[str]]:
+    if model.n_machines == 1:
+        return [f"above 0: {plain(model.classes[1], 24)}"], [CLASS_COLOURS[0]]
+    return [plain(label, 24) for label in model.classes[:10].tolist()], class_colours(len(model.classes))

@@ -1,0 +1,180 @@
+"""A run as its folder tells it: what each file says, where there is that file; all of the report is made from this.
+
+Files of earlier versions lack some fields, and a training that was interrupted has no model: what is not known is None.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mllkm_scale.errors import DataError
+from mllkm_scale.model.evaluation import Evaluation
+from mllkm_scale.model.files import load_model
+from mllkm_scale.model.model import Model
+from mllkm_scale.run.access import reading
+from mllkm_scale.run.events import Round, Streamed
+from mllkm_scale.run.folder import RunFolder
+
+__all__ = ["Run", "read_run"]
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder holds.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    model : Model or None
+    rounds : tuple of Round
+        Of a training.
+    reports : tuple of Streamed
+        Of a stream.
+    record, plan : mapping
+        run.json and plan.json; empty where there is none.
+    evaluation : Evaluation or None
+    test_name : str
+        What was evaluated.
+    model_bytes : int or None
+        Size of the model's file.
+    """
+
+    path: Path
+    model: Model | None
+    rounds: tuple[Round, ...]
+    reports: tuple[Streamed, ...]
+    record: Record
+    plan: Record
+    evaluation: Evaluation | None
+    test_name: str
+    model_bytes: int | None
+
+    @property
+    def name(self) -> str:
+        """How the run is called: by its folder."""
+        return self.path.absolute().name
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it has learned from a stream."""
+        return bool(self.reports) or (not self.rounds and "max_samples" in self.parameters)
+
+    @property
+    def data(self) -> Record:
+        """What run.json says of the data."""
+        return _mapping(self.record.get("data"))
+
+    @property
+    def parameters(self) -> Record:
+        """The parameters, of run.json or of the model."""
+        given = _mapping(self.record.get("parameters"))
+        return given or (dict(self.model.certificate.params) if self.model is not None else {})
+
+    @property
+    def result(self) -> Record:
+        """How it ended; empty if it has not."""
+        return _mapping(self.record.get("result"))
+
+    @property
+    def status(self) -> str:
+        """By which rule it ended; "not finished" as long as it has not."""
+        if self.result:
+            return str(self.result.get("status", "ended"))
+        return "not finished" if self.model is None or self.is_stream else self.model.certificate.status
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called, as given in the data."""
+        names = self.data.get("feature_names")
+        return tuple(map(str, names)) if isinstance(names, list) else None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """Seconds of the training, as far as it went."""
+        ended = self.result.get("elapsed_s")
+        last = self.rounds[-1].elapsed_s if self.rounds else self.reports[-1].elapsed_s if self.reports else None
+        return float(ended) if ended is not None else last
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """The memory budget."""
+        found = self.result.get("budget_bytes") or self.plan.get("budget_bytes")
+        return None if found is None else int(found)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory that was measured."""
+        found = self.result.get("peak_bytes")
+        return None if found is None else int(found)
+
+
+def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
+    """Read a run folder; `model` is that of its file, if the caller has it already.
+
+    Raises
+    ------
+    DataError
+        If it is no folder, or none of a training or a stream.
+    ModelFileError
+        If the model file is damaged.
+    """
+    folder = RunFolder(path)
+    where = folder.path
+    if not where.is_dir():
+        problem = "is a file" if where.exists() else "does not exist"
+        raise DataError(f"{where} {problem}: name the folder of a run, which mllkm train --out has made")
+    rounds, reports = folder.read_history(), folder.streamed.read()
+    record = _read_json(folder.run)
+    if model is None and folder.model.exists():
+        model = load_model(folder.model)
+    if model is None and not rounds and not reports and "parameters" not in record:
+        raise DataError(
+            f"{where} holds no training: it has neither {folder.model.name} nor {folder.history.name} nor"
+            f" {folder.streamed.path.name}; name the folder of a run, which mllkm train --out has made"
+        )
+    measured = _read_json(folder.evaluation)
+    return Run(
+        path=where,
+        model=model,
+        rounds=rounds,
+        reports=reports,
+        record=record,
+        plan=_read_json(folder.plan) or _mapping(record.get("plan")),
+        evaluation=_evaluation(measured, folder.evaluation) if measured else None,
+        test_name=str(measured.get("data", "")),
+        model_bytes=folder.model.stat().st_size if folder.model.exists() else None,
+    )
+
+
+def _read_json(path: Path) -> Record:
+    if not path.exists():
+        return {}
+    with reading(path.parent):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        return _mapping(json.loads(text))
+    except ValueError:
+        raise DataError(f"{path} is damaged, it is no JSON: remove it, and the report does without") from None
+
+
+def _evaluation(found: Record, path: Path) -> Evaluation:
+    try:
+        classes, confusion = np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64)
+    except (KeyError, ValueError, TypeError):
+        classes, confusion = np.empty(0), np.empty(0, dtype=np.int64)
+    if not len(classes) or confusion.shape != (len(classes), len(classes)) or confusion.sum() < 1:
+        raise DataError(f"{path} holds no evaluation: remove it, and the report does without")
+    return Evaluation(classes, confusion)
+
+
+def _mapping(value: Any) -> Record:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,107 @@
+"""The shape functions of a component-wise machine: f(x) = sum_l f_l(x_l), the most important l of them as curves.
+
+The importance of a feature is the standard deviation of f_l over the values that the anchors have, by `QUANTILES` of
+these; over several classes, the root of the mean square.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.model.additive_shapes import Shapes
+from mllkm_scale.model.model import Model
+from mllkm_scale.pictures import BLUE, GREY, styled
+from mllkm_scale.report.picture import Picture, canvas, embedded
+from mllkm_scale.report.prepared_space import axis_name, plain
+from mllkm_scale.report.regions import class_colours
+
+__all__ = ["ShapeSection", "shape_section"]
+
+Array = NDArray[Any]
+MOST_FEATURES = 9
+MOST_CLASSES = 10
+QUANTILES = 64
+POINTS = 240
+RUG = 300
+
+
+@dataclass(frozen=True)
+class ShapeSection:
+    """Curves of the most important features, the colours of their classes, and how much all others matter."""
+
+    pictures: list[Picture]
+    legend: list[tuple[str, str]]
+    intro: str
+
+
+def shape_section(model: Model, names: tuple[str, ...] | None) -> ShapeSection:
+    """The shape functions of the features that matter most."""
+    spread = _spread(model)
+    importance = np.sqrt(np.mean(spread**2, axis=1))
+    order = np.argsort(-importance, kind="stable")[:MOST_FEATURES]
+    order = order[importance[order] > 0]
+    total = importance.sum() or 1.0
+    machines = np.sort(np.argsort(-np.sqrt(np.mean(spread**2, axis=0)), kind="stable")[:MOST_CLASSES])
+    colours = class_colours(model.n_machines)
+    legend = [(colours[k], str(model.classes[k])) for k in machines] if model.n_machines > 1 else []
+    shown = [_curves(model, int(l), names, machines, 100 * float(importance[l]) / total) for l in order]
+    left_out = model.anchors.shape[1] - len(order)
+    others = (
+        f" {left_out:,} more features hold {100 * (1 - importance[order].sum() / total):.0f} %." if left_out else ""
+    )
+    decides = (
+        f"Above 0 speaks for {model.classes[1]}, below for {model.classes[0]}."
+        if model.n_machines == 1
+        else "The class with the largest sum wins."
+    )
+    intro = (
+        "The machine adds up one function of each feature. Importance is the spread (standard deviation) of a function"
+        f" over the values of the anchors, as a share of that of all features.{others} {decides}"
+    )
+    return ShapeSection(shown, legend, intro)
+
+
+def _spread(model: Model) -> NDArray[np.float64]:
+    """Standard deviation of f_kl over quantiles of the anchors' values: (d, K)."""
+    places = np.quantile(model.anchors, np.linspace(0, 1, QUANTILES), axis=0)
+    found = [Shapes.of(model, l).values(places[:, l]).std(axis=0) for l in range(model.anchors.shape[1])]
+    return np.array(found)
+
+
+@styled
+def _curves(model: Model, feature: int, names: tuple[str, ...] | None, machines: Array, importance: float) -> Picture:
+    anchors = np.unique(model.anchors[:, feature])
+    reach = 0.05 * (anchors[-1] - anchors[0] or 1.0)
+    ticks = np.linspace(anchors[0] - reach, anchors[-1] + reach, POINTS)
+    values = Shapes.of(model, feature).values(ticks)
+    x, rug = (_units(model, feature, points) for points in (ticks, anchors[:: max(1, len(anchors) // RUG)]))
+    figure, axes = canvas(3.3, 2.3)
+    axes.axhline(0, color=GREY, lw=0.6)
+    if model.n_machines == 1:
+        axes.fill_between(x, values[:, 0], color=BLUE, alpha=0.1, lw=0)
+        axes.plot(x, values[:, 0], color=BLUE)
+    else:
+        colours = class_colours(model.n_machines)
+        for k in machines:
+            axes.plot(x, values[:, k], color=colours[k], lw=1.0)
+    axes.plot(
+        rug, np.zeros(len(rug)), "|", color=GREY, ms=5, mew=0.5, transform=axes.get_xaxis_transform(), clip_on=False
+    )
+    name = axis_name(model, names, feature)
+    axes.set_xlabel(name)
+    axes.set_ylabel("adds to f")
+    axes.set_title(f"{importance:.0f} %", loc="right", color=GREY)
+    told = plain(name, 60).replace(r"\$", "$")
+    return embedded(figure, f"Shape function of {told}", f"{told}: {importance:.0f} % of the importance")
+
+
+def _units(model: Model, feature: int, points: Array) -> Array:
+    """Values of a feature in the units of the data, where it is one of the data's."""
+    scaling = model.preprocessor.scaling
+    if model.preprocessor.projection is not None:
+        return points
+    return points / scaling.factor[feature] + scaling.offset[feature]
