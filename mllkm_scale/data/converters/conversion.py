@@ -20,7 +20,7 @@ from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["FORMATS", "ConvertSummary", "convert"]
+__all__ = ["FORMATS", "ConvertSummary", "convert", "require_readable"]
 
 Converter = Callable[[Path, HDF5Writer, ConvertOptions, Progress], None]
 
@@ -130,9 +130,9 @@ def convert(
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
-    _require_readable(origin, kind)
+    require_readable(origin, kind)
     if options.y is not None and kind != "npz":
-        _require_readable(Path(options.y), kind)
+        require_readable(Path(options.y), kind)
     with HDF5Writer(goal, overwrite=overwrite) as writer:
         try:
             FORMATS[kind].convert(origin, writer, options, progress or silent)
@@ -170,7 +170,8 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
 
 
-def _require_readable(source: Path, kind: str) -> None:
+def require_readable(source: Path, kind: str) -> None:
+    """Refuse a file that is missing, empty, or packed though files of its format cannot be."""
     if not source.is_file():
         problem = "is not a file" if source.exists() else "does not exist"
         raise DataError(f"{source} {problem}: check the path")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.npy import append_array, block_rows
 from mllkm_scale.data.converters.options import ConvertOptions, Progress, silent
 from mllkm_scale.data.converters.streams import open_stream, read_exactly
-from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_idx"]
@@ -26,14 +26,14 @@ __all__ = ["convert_idx"]
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def convert_idx(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def convert_idx(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write images as rows of X, and the labels of a second file as y."""
     _copy(source, writer, "X", range(2, 256), progress)
     if options.y is not None:
         _copy(Path(options.y), writer, "y", range(1, 2), silent)
 
 
-def _copy(path: Path, writer: HDF5Writer, name: str, axes: range, progress: Progress) -> None:
+def _copy(path: Path, writer: ArrayWriter, name: str, axes: range, progress: Progress) -> None:
     with open_stream(path) as (_, stream):
         shape, dtype = _read_header(stream, path)
         if len(shape) not in axes:

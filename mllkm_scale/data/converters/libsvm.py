@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, is_number
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
-from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.errors import DataError
 
@@ -36,7 +36,7 @@ class _Rows:
     values: NDArray[np.float64]
 
 
-def convert_libsvm(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write the rows as a dense X, and the labels as y."""
     n_rows, lowest, highest, whole = 0, LARGEST_INDEX, -1, True
     for rows in _blocks(source, lambda done, total: progress(done, 2 * total)):

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import BLOCK_BYTES
-from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError
 
 __all__ = ["append_array", "block_rows", "convert_npy"]
 
 
-def convert_npy(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def convert_npy(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write an array as X, flattened to two axes, and the array of a second file as y."""
     X = _map(source)
     labels = None if options.y is None else _map(Path(options.y))
@@ -35,7 +35,7 @@ def convert_npy(source: Path, writer: HDF5Writer, options: ConvertOptions, progr
         append_array(writer, "y", labels.reshape(-1), str(options.y))
 
 
-def append_array(writer: HDF5Writer, name: str, block: NDArray[Any], source: str) -> None:
+def append_array(writer: ArrayWriter, name: str, block: NDArray[Any], source: str) -> None:
     """Add a block of an array: one axis as labels, more flattened to rows; numbers keep their type."""
     require_plain_dtype(block.dtype, source)
     block = plain_text(block, source)

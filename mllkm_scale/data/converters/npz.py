@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.npy import append_array, block_rows
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import read_exactly
-from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.sources import one_line, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError, ParameterError
 
@@ -43,7 +43,7 @@ class _Header:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def convert_npz(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def convert_npz(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write all arrays by name; those that the options name become X and y."""
     try:
         with zipfile.ZipFile(source) as archive:

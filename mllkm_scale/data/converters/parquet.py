@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, MLLKMError, ParameterError
@@ -21,7 +21,7 @@ __all__ = ["convert_parquet"]
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
-def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def convert_parquet(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write the columns of a Parquet file as X, and the label column as y."""
     try:
         import pyarrow
@@ -39,7 +39,7 @@ def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, p
         raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again") from error
 
 
-def _copy(file: Any, source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
+def _copy(file: Any, source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     fields = [field for field in file.schema_arrow if not PANDAS_INDEX.fullmatch(field.name)]
     names = [field.name for field in fields]
     if len(set(names)) < len(names):

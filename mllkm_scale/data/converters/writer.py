@@ -2,66 +2,50 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.dataset import FEATURE_NAMES
-from mllkm_scale.data.sources import one_line
-from mllkm_scale.errors import DataError, ParameterError, ScratchError
+from mllkm_scale.errors import DataError, ScratchError
 from mllkm_scale.units import format_bytes
 
-__all__ = ["HDF5Writer"]
+__all__ = ["ArrayWriter", "HDF5Writer"]
 
 CHUNK_BYTES = 2**20
 MIN_CHUNK_ROWS = 256
 
 
-class HDF5Writer:
-    """Writes to a temporary file beside the target, and renames it when the block ends without an error.
+class ArrayWriter(Protocol):
+    """Who takes the arrays of a conversion, block by block."""
 
-    After an error or Ctrl-C the temporary file is removed and the target is as it was.
-    """
+    def append(self, name: str, block: NDArray[Any]) -> None:
+        """Take rows of the array `name`."""
 
-    def __init__(self, target: Path, *, overwrite: bool = False) -> None:
-        self.target = target
-        self.overwrite = overwrite
-        self._partial = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
-        self._file: Any = None
+    def append_labels(self, name: str, block: NDArray[Any]) -> None:
+        """Take labels."""
 
-    def __enter__(self) -> Self:
-        if self.target.is_dir():
-            raise ParameterError(f"{self.target} is a folder: name a file such as {self.target / 'train.h5'}")
-        self._require_free_name()
-        if not self.target.parent.is_dir():
-            raise ScratchError(f"the folder {self.target.parent} does not exist: make it first")
-        try:
-            self._file = h5py.File(self._partial, "x")
-        except OSError as error:
-            raise self._cannot_write(error) from error
-        return self
+    def write_scalar(self, name: str, value: NDArray[Any]) -> None:
+        """Take an array without axes."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._file.close()
-            if error is None:
-                self._commit()
-        except OSError as failure:
-            # Closing after an error that is already on its way must not hide it.
-            if error is None:
-                raise self._cannot_write(failure) from failure
-        finally:
-            self._partial.unlink(missing_ok=True)
+    def write_names(self, names: Sequence[str]) -> None:
+        """Take the names of the features."""
+
+    def require_space(self, size_bytes: int) -> None:
+        """Refuse what will be too large, before it comes."""
+
+
+class HDF5Writer(WholeFile):
+    """Arrays of an HDF5 file that appears whole or not at all."""
+
+    def _open(self, path: Path) -> Any:
+        return h5py.File(path, "x")
 
     def restart(self) -> None:
         """Forget everything written so far."""
@@ -141,21 +125,3 @@ class HDF5Writer:
             chunks=(rows, *width),
             dtype=h5py.string_dtype() if text else block.dtype,
         )
-
-    def _commit(self) -> None:
-        with self._partial.open("rb") as file:
-            os.fsync(file.fileno())
-        self._require_free_name()
-        self._partial.replace(self.target)
-        folder = os.open(self.target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def _require_free_name(self) -> None:
-        if self.target.exists() and not self.overwrite:
-            raise ParameterError(f"{self.target} exists already: choose another name, or allow it to be overwritten")
-
-    def _cannot_write(self, error: OSError) -> ScratchError:
-        return ScratchError(f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder")

@@ -1,0 +1,147 @@
+"""Rows held out for a test while a file is converted: X and y become X, y, X_test and y_test of one file.
+
+Of every class, one row in each run of 1 / share rows is drawn, by a generator of its own: the rows depend on the order of
+the file, the share and the seed, and not on the blocks in which they come.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.labels import MAX_CLASSES
+from mllkm_scale.errors import DataError, ParameterError
+
+__all__ = ["HoldOut", "HoldOutWriter"]
+
+FINEST = 10**6  # share: a fraction with a denominator of at most so much
+
+
+class _ClassDraw:
+    """Which rows of one class are held out, in their order."""
+
+    def __init__(self, share: Fraction, seed: int, number: int) -> None:
+        # Drawn are those of the smaller part, so that every run has at least two rows.
+        self._drawn_are_held_out = share <= Fraction(1, 2)
+        self._share = share if self._drawn_are_held_out else 1 - share
+        self._random = np.random.default_rng([seed, number])
+        self._seen = 0
+        self._run, self._place = -1, 0.0  # the last run that was begun, and where in it the row is drawn
+
+    def next(self, count: int) -> NDArray[np.bool_]:
+        """Whether each of the next rows is held out; the first of all never is, for a class must be trained on."""
+        p, q = self._share.numerator, self._share.denominator
+        rows = np.arange(self._seen, self._seen + count)
+        runs = rows * p // q
+        places = np.concatenate([[self._place], self._random.random(int(runs[-1]) - self._run)])
+        place = places[runs - self._run]
+        begin, end = -(-runs * q // p), -(-(runs + 1) * q // p)
+        first = 1 if self._drawn_are_held_out else 0
+        begin = np.where(runs == 0, first, begin)
+        end = np.where((runs == 0) & (first == 0), 1, end)
+        drawn = rows == begin + (place * (end - begin)).astype(np.int64)
+        self._seen, self._run, self._place = self._seen + count, int(runs[-1]), float(places[-1])
+        return drawn if self._drawn_are_held_out else ~drawn
+
+
+class HoldOut:
+    """Decides row by row, from the labels alone.
+
+    Parameters
+    ----------
+    share : float
+        Of the rows of each class, between 0 and 1.
+    seed : int
+
+    Examples
+    --------
+    >>> hold_out = HoldOut(0.25, seed=0)
+    >>> mask = hold_out.decide(np.repeat(["a", "b"], [8, 40]))
+    >>> int(mask[:8].sum()), int(mask[8:].sum())
+    (2, 10)
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 1 / FINEST <= share <= 1 - 1 / FINEST:
+            raise ParameterError(f"hold_out={share!r}: give a share of the rows between 0 and 1, such as 0.2")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ParameterError(f"seed={seed!r}: give a whole number from 0")
+        self.share, self.seed = share, seed
+        self._fraction = Fraction(share).limit_denominator(FINEST)
+        self._classes: dict[Any, _ClassDraw] = {}
+
+    def decide(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether each of the next rows, which have these labels, is held out."""
+        mask = np.zeros(len(labels), dtype=np.bool_)
+        found, firsts, codes = np.unique(labels, return_index=True, return_inverse=True)
+        for place in np.argsort(firsts):
+            label = found[place].item()
+            if label not in self._classes:
+                self._classes[label] = _ClassDraw(self._fraction, self.seed, len(self._classes))
+            rows = np.flatnonzero(codes == place)
+            mask[rows] = self._classes[label].next(len(rows))
+        if len(self._classes) > MAX_CLASSES:
+            raise DataError(f"there are more than {MAX_CLASSES} different labels: name the column of the classes")
+        return mask
+
+
+class HoldOutWriter(HDF5Writer):
+    """A writer that puts the rows held out into X_test and y_test.
+
+    Rows of X wait until their labels have come; so converters hand over labels no later than the next block.
+    """
+
+    def __init__(self, target: Path, share: float, seed: int, *, overwrite: bool = False) -> None:
+        super().__init__(target, overwrite=overwrite)
+        self._settings = share, seed
+        self._begin()
+
+    def _begin(self) -> None:
+        self._hold_out = HoldOut(*self._settings)
+        self._decided: list[NDArray[np.bool_]] = []
+        self._waiting: list[NDArray[Any]] = []
+
+    def restart(self) -> None:
+        super().restart()
+        self._begin()
+
+    def append(self, name: str, block: NDArray[Any]) -> None:
+        if name in ("X_test", "y_test"):
+            raise DataError(f"{self.target} would get two arrays {name}: the source has one; leave hold_out away")
+        if name == "y":
+            self._decided.append(self._hold_out.decide(block))
+            self._put("y", block, self._decided[-1])
+        elif name == "X":
+            self._waiting.append(block)
+        else:
+            super().append(name, block)
+        self._write_decided()
+
+    def require_held_out(self, source: Path) -> None:
+        """Refuse a file of which nothing was held out, or whose rows have not all a label."""
+        if self._waiting:
+            raise DataError(f"{source} has rows of X without a label in y: label every row")
+        if "y_test" not in self.arrays:
+            raise DataError(
+                f"{source} has too few rows to hold out {self._hold_out.share:g} of them: give a larger share"
+            )
+
+    def _write_decided(self) -> None:
+        while self._waiting and self._decided:
+            block, mask = self._waiting.pop(0), self._decided.pop(0)
+            rows = min(len(block), len(mask))
+            self._put("X", block[:rows], mask[:rows])
+            if rows < len(block):
+                self._waiting.insert(0, block[rows:])
+            if rows < len(mask):
+                self._decided.insert(0, mask[rows:])
+
+    def _put(self, name: str, block: NDArray[Any], held_out: NDArray[np.bool_]) -> None:
+        for target, mask in ((name, ~held_out), (f"{name}_test", held_out)):
+            if mask.any():
+                super().append(target, block[mask])

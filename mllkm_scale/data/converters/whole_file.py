@@ -1,0 +1,81 @@
+"""A file that is written block by block and appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mllkm_scale.data.sources import one_line
+from mllkm_scale.errors import ParameterError, ScratchError
+
+__all__ = ["WholeFile"]
+
+
+class WholeFile(ABC):
+    """Writes to a temporary file beside the target, and renames it when the block ends without an error.
+
+    After an error or Ctrl-C the temporary file is removed and the target is as it was.
+    """
+
+    def __init__(self, target: Path, *, overwrite: bool = False) -> None:
+        self.target = target
+        self.overwrite = overwrite
+        self._partial = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
+        self._file: Any = None
+
+    @abstractmethod
+    def _open(self, path: Path) -> Any:
+        """Make a file to write to, which must not be there yet."""
+
+    def __enter__(self) -> Self:
+        if self.target.is_dir():
+            raise ParameterError(f"{self.target} is a folder: name a file such as {self.target / self._example}")
+        self._require_free_name()
+        if not self.target.parent.is_dir():
+            raise ScratchError(f"the folder {self.target.parent} does not exist: make it first")
+        try:
+            self._file = self._open(self._partial)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+            if error is None:
+                self._commit()
+        except OSError as failure:
+            # Closing after an error that is already on its way must not hide it.
+            if error is None:
+                raise self._cannot_write(failure) from failure
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    @property
+    def _example(self) -> str:
+        """The name of a file of this kind, for messages."""
+        return "train.h5"
+
+    def _commit(self) -> None:
+        with self._partial.open("rb") as file:
+            os.fsync(file.fileno())
+        self._require_free_name()
+        self._partial.replace(self.target)
+        folder = os.open(self.target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _require_free_name(self) -> None:
+        if self.target.exists() and not self.overwrite:
+            raise ParameterError(f"{self.target} exists already: choose another name, or allow it to be overwritten")
+
+    def _cannot_write(self, error: OSError) -> ScratchError:
+        return ScratchError(f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder")
