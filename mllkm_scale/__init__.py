@@ -3,6 +3,7 @@
     from mllkm_scale import Dataset, MLLKMClassifier, train
 
 `train` is the function; `MLLKMClassifier` the scikit-learn estimator on top of it; `Dataset` the data on disk.
+`train_path` and `MLLKMClassifierCV` train models of several sizes to choose from.
 """
 
 from __future__ import annotations
@@ -13,21 +14,37 @@ from mllkm_scale.lazy import lazy_names
 
 __version__ = "0.1.0"
 
-__all__ = ["Dataset", "MLLKMClassifier", "Model", "TrainResult", "__version__", "load_model", "train"]
+__all__ = [
+    "Dataset",
+    "MLLKMClassifier",
+    "MLLKMClassifierCV",
+    "Model",
+    "PathResult",
+    "TrainResult",
+    "__version__",
+    "load_model",
+    "train",
+    "train_path",
+]
 
 if TYPE_CHECKING:
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Model, load_model
     from mllkm_scale.model.estimator import MLLKMClassifier
+    from mllkm_scale.path import PathResult, train_path
+    from mllkm_scale.path.cross_validation import MLLKMClassifierCV
     from mllkm_scale.training import TrainResult, train
 
 _HOMES = {
     "Dataset": "mllkm_scale.data",
     "MLLKMClassifier": "mllkm_scale.model.estimator",
+    "MLLKMClassifierCV": "mllkm_scale.path.cross_validation",
     "Model": "mllkm_scale.model",
+    "PathResult": "mllkm_scale.path",
     "TrainResult": "mllkm_scale.training",
     "load_model": "mllkm_scale.model",
     "train": "mllkm_scale.training",
+    "train_path": "mllkm_scale.path",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)
