@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import click
 
@@ -16,9 +17,15 @@ from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.progress import Progress
 from mllkm_scale.run.signals import Interruption, interruption
 
-__all__ = ["OwnCheckpoint", "ends_at_a_safe_point"]
+__all__ = ["Checkpoint", "OwnCheckpoint", "ends_at_a_safe_point"]
 
 STDERR = 2
+
+
+class Checkpoint(Protocol):
+    """Whether there is something to go on from."""
+
+    def is_ours(self) -> bool: ...
 
 
 class OwnCheckpoint:
@@ -42,7 +49,7 @@ class OwnCheckpoint:
 
 @contextmanager
 def ends_at_a_safe_point(
-    context: click.Context, checkpoint: OwnCheckpoint, listener: Progress, *, what: str, aloud: bool
+    context: click.Context, checkpoint: Checkpoint, listener: Progress, *, what: str, aloud: bool
 ) -> Iterator[Interruption]:
     """A block that the first signal asks to end; when it ends early, the command line that goes on is told.
 

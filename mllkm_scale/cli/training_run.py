@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mllkm_scale.cli.cluster_options import in_words, open_cluster
-from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
+from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.output import print_json
 from mllkm_scale.errors import (
     BudgetError,
@@ -96,29 +96,34 @@ class TrainingRun:
         require_folder(self.run, self.resume, self.overwrite)
 
     def _train(self, dataset: Dataset, context: click.Context) -> TrainResult:
-        from mllkm_scale.params import resolve
         from mllkm_scale.training import train
+
+        with self.under_way(dataset, context, OwnCheckpoint(self.run, self.resume)) as how:
+            return train(
+                dataset,
+                run_dir=self.run,
+                resume=self.resume,
+                overwrite=self.overwrite,
+                **how,
+                **self.settings(),
+            )
+
+    @contextmanager
+    def under_way(self, dataset: Dataset, context: click.Context, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+        """Client, listener and signals of a training, or of several: arguments of `train`."""
+        from mllkm_scale.params import resolve
 
         if self.uses_cluster:
             self.require_possible(self.plan(dataset))
         params = resolve(**self.settings())
-        checkpoint, aloud = OwnCheckpoint(self.run, self.resume), self.progress in ("auto", "plain")
+        aloud = self.progress in ("auto", "plain")
         with ExitStack() as stack:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
             # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
             client = stack.enter_context(self._client(params, listener, context))
             ending = ends_at_a_safe_point(context, checkpoint, listener, what="training", aloud=aloud)
             stop = stack.enter_context(ending)
-            return train(
-                dataset,
-                client=client,
-                run_dir=self.run,
-                resume=self.resume,
-                overwrite=self.overwrite,
-                listener=listener,
-                should_stop=lambda: stop.requested,
-                **self.settings(),
-            )
+            yield {"client": client, "listener": listener, "should_stop": lambda: stop.requested}
 
     def settings(self) -> dict[str, Any]:
         """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given anywhere."""
