@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,13 @@ import click
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import bar, overwrite_option
+from mllkm_scale.cli.parsers import parse_label_column
 from mllkm_scale.units import format_bytes
 
 __all__ = ["convert"]
 
 FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
 LAST = "last"
-
-
-def _label_column(context: click.Context, parameter: click.Parameter, text: str) -> str | int | None:
-    if text.lower() in (LAST, "none"):
-        return -1 if text.lower() == LAST else None
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
@@ -35,7 +29,7 @@ def _label_column(context: click.Context, parameter: click.Parameter, text: str)
     metavar="NAME|N|last|none",
     default=LAST,
     show_default=True,
-    callback=_label_column,
+    callback=lambda context, parameter, text: parse_label_column(text),
     help="CSV, TSV and Parquet: the column of the labels, by name or position (0 is the first).",
 )
 @click.option(
@@ -43,6 +37,13 @@ def _label_column(context: click.Context, parameter: click.Parameter, text: str)
     default=None,
     help="CSV and TSV: whether the first line holds names; detected by default.",
 )
+@click.option(
+    "--hold-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Put this share of the rows of each class, drawn at random, into X_test and y_test.",
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of --hold-out.  [default: 0]")
 @overwrite_option
 @debug_option
 def convert(
@@ -53,21 +54,27 @@ def convert(
     y: str | None,
     label_column: str | int | None,
     header: bool | None,
+    hold_out: float | None,
+    seed: int | None,
     overwrite: bool,
 ) -> None:
     """Convert IN to the HDF5 file OUT.h5 with the data sets X (samples) and y (labels).
 
-    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip.
+    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With
+    --hold-out, `mllkm train OUT.h5` measures its model on the rows held out.
 
     \b
     Examples:
       mllkm convert train.csv train.h5
+      mllkm convert data.csv data.h5 --hold-out 0.2
       mllkm convert iris.csv iris.h5 --label-column species
       mllkm convert new.csv new.h5 --label-column none
       mllkm convert a9a.libsvm a9a.h5
       mllkm convert mnist.npz mnist.h5 --x x_train --y y_train
       mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
     """
+    if seed is not None and hold_out is None:
+        raise click.UsageError("--seed is that of --hold-out: give a share with --hold-out 0.2, too")
     from mllkm_scale.data.converters import convert as convert_file
 
     with bar(f"converting {source.name}") as progress:
@@ -79,6 +86,8 @@ def convert(
             format=format_name,
             label_column=label_column,
             header=header,
+            hold_out=hold_out,
+            seed=seed or 0,
             progress=progress,
             overwrite=overwrite,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 
 from mllkm_scale.run.folder import MODEL
 from mllkm_scale.run.progress import MODES
+from mllkm_scale.run.wording import clock
 
 __all__ = [
     "bar",
@@ -24,6 +26,8 @@ __all__ = [
     "progress_option",
     "wants_model",
 ]
+
+LINE_EVERY_S = 10.0  # where there is no terminal for a bar
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -70,15 +74,35 @@ def model_path(path: Path) -> Path:
 
 
 @contextmanager
-def bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr, told as ``progress(done, total)``; None where stderr is no terminal."""
+def bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Progress on stderr, told as ``progress(done, total)``: a bar on a terminal, a line now and then elsewhere."""
     if not sys.stderr.isatty():
-        yield None
+        yield _lines_now_and_then(label)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),  # a name such as [a].csv is shown as it is
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
         task = shown.add_task(label, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _lines_now_and_then(label: str) -> Callable[[int, int], None]:
+    """What prints a line every `LINE_EVERY_S` seconds; nothing for what is done sooner."""
+    started_s = told_s = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= LINE_EVERY_S and 0 < done < total:
+            told_s = now_s
+            left_s = (now_s - started_s) * (total - done) / done
+            click.echo(f"{label}: {100 * done / total:.0f} %, about {clock(left_s)} left", err=True)
+
+    return tell

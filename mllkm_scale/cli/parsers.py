@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["Parser", "parse_anchors", "parse_components", "parse_gammas", "parse_number", "parse_size"]
+__all__ = [
+    "Parser",
+    "parse_anchors",
+    "parse_components",
+    "parse_gammas",
+    "parse_label_column",
+    "parse_number",
+    "parse_size",
+]
 
 Parser = Callable[[str], Any]
 
@@ -107,3 +115,14 @@ def _rows_of(path: Path) -> NDArray[Any]:
             f"{path} has shape {anchors.shape} and type {anchors.dtype}: give one row of numbers an anchor"
         )
     return anchors
+
+
+def parse_label_column(text: str) -> str | int | None:
+    """The name of a column, its position, or one of the words last and none.
+
+    >>> [parse_label_column(text) for text in ("kind", "0", "last", "none")]
+    ['kind', 0, -1, None]
+    """
+    if text.lower() in ("last", "none"):
+        return -1 if text.lower() == "last" else None
+    return int(text) if re.fullmatch(r"-?\d+", text) else text

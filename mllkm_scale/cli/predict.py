@@ -1,9 +1,9 @@
-"""`mllkm predict`: the labels that a model gives to a data set, written to HDF5."""
+"""`mllkm predict`: the labels that a model gives to the rows of a file, written to HDF5 or CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import bar, jobs_option, model_path, overwrite_option, wants_model
+from mllkm_scale.cli.parsers import parse_label_column
 from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
@@ -21,11 +22,35 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
+PIPE = "-"
+FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
+
+
 @click.command(short_help="Predict the labels of a data set.")
 @wants_model
-@click.argument("data", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="PRED.h5", help="File to write.")
-@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+@click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="PRED",
+    help="File to write: .h5, .csv or .tsv; - for CSV on standard output.",
+)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; by default from its name.")
+@click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
+@click.option(
+    "--label-column",
+    metavar="NAME|N|last|none",
+    default="none",
+    show_default=True,
+    callback=lambda context, parameter, text: parse_label_column(text),
+    help="CSV, TSV and Parquet: a column that is no feature, to be left out.",
+)
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="CSV and TSV: whether the first line holds names; detected by default.",
+)
 @click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
 @click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, and use no tables.")
 @overwrite_option
@@ -39,7 +64,10 @@ def predict(
     model: Path,
     data: Path,
     out: Path,
-    x: str,
+    format_name: str | None,
+    x: str | None,
+    label_column: str | int | None,
+    header: bool | None,
     scores: bool,
     direct: bool,
     overwrite: bool,
@@ -48,34 +76,43 @@ def predict(
 ) -> None:
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
-    The rows are read, predicted and written chunk by chunk. With a dask cluster its workers predict; they must see
-    DATA and the folder of PRED.h5, and the result is the same.
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
+    The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
+    workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
     Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
     the figures).
 
     \b
     Examples:
-      mllkm predict run/model.mllkm new.h5 --out predictions.h5
-      mllkm predict run new.h5 --x X_test --scores --out predictions.h5 --overwrite
+      mllkm predict run new.csv --out predictions.csv
+      mllkm predict run test.csv --label-column last --scores --out predictions.csv
+      mllkm predict run/model.mllkm new.h5 --x X_test --out predictions.h5 --overwrite
       mllkm predict run new.h5 --out predictions.h5 --workers 4
+      tail -n +2 -f log.csv | mllkm predict run - --out - --no-header
     """
     from mllkm_scale.model import load_model, predict_file
 
     spec = cluster_spec(context)
     machine = load_model(model_path(model))
-    with _client(spec, context) as client, bar(f"predicting {data.name}") as progress:
+    piped = PIPE in (str(data), str(out))  # no bar between lines that come and go
+    with _client(spec, context) as client, nullcontext() if piped else bar(f"predicting {data.name}") as progress:
         summary = predict_file(
             machine.direct() if direct else machine,
             data,
             out,
+            format=format_name,
             x=x,
+            label_column=label_column,
+            header=header,
             scores=scores,
             overwrite=overwrite,
             progress=progress,
             n_jobs=n_jobs,
             client=client,
         )
+    if str(out) == PIPE:
+        return
     written = "prediction and scores" if summary.scores else "prediction"
     click.echo(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
     for label, count in zip(summary.classes, summary.counts, strict=True):

@@ -90,8 +90,8 @@ def test_the_source_is_never_the_target(make_model, source, tmp_path):
 
 
 def test_a_target_of_another_format_is_refused(make_model, source, tmp_path):
-    with pytest.raises(ParameterError, match=r"name it out\.h5"):
-        predict_file(make_model(), source, tmp_path / "out.csv")
+    with pytest.raises(ParameterError, match=r"name it out\.h5 or out\.csv"):
+        predict_file(make_model(), source, tmp_path / "out.xlsx")
 
 
 def test_after_an_error_nothing_is_left(make_model, rows, source, tmp_path):
