@@ -74,3 +74,24 @@ def test_a_bad_line_is_named_and_ends_with_the_code_of_data_errors(mllkm: Run, p
     assert result.exit_code == 3
     assert "line 5" in result.stderr
     assert not pets.with_suffix(".h5").exists()
+
+
+def test_held_out_rows_are_told_and_measured_after_a_training(mllkm: Run, tmp_path: Path) -> None:
+    lines = [f"{n % 7},{n % 5 + 10 * (n % 2)},{'odd' if n % 2 else 'even'}" for n in range(100)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    result = mllkm("convert", tmp_path / "a.csv", tmp_path / "a.h5", "--hold-out", "0.2", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[:4] for line in result.stdout.splitlines()[1:3]] == [
+        ["X", "80", "x", "2"],
+        ["X_test", "20", "x", "2"],
+    ]
+    trained = mllkm("train", tmp_path / "a.h5", "--out", tmp_path / "run", "--memory", "1GB", "--jobs", "1")
+    assert "20 rows, error 0.00 %" in trained.stdout
+
+
+@pytest.mark.parametrize("options", [["--seed", "3"], ["--hold-out", "0"], ["--hold-out", "1.2"]])
+def test_a_share_that_cannot_be_held_out_is_a_usage_error(mllkm: Run, tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "a.csv").write_text("1,2,no\n3,4,yes\n")
+    result = mllkm("convert", tmp_path / "a.csv", tmp_path / "a.h5", *options)
+    assert result.exit_code == 2
+    assert options[0] in result.stderr

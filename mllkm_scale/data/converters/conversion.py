@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
+from mllkm_scale.data.converters.hold_out import HoldOutWriter
 from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
@@ -72,6 +73,8 @@ def convert(
     format: str | None = None,
     label_column: str | int | None = LAST_COLUMN,
     header: bool | None = None,
+    hold_out: float | None = None,
+    seed: int = 0,
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> ConvertSummary:
@@ -95,6 +98,11 @@ def convert(
         CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
+    hold_out : float, optional
+        Share of the rows of each class, drawn at random, that become X_test and y_test of the same file. The first row
+        of a class is not among them.
+    seed : int
+        Of the draw; the same file, share and seed give the same rows.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block, in bytes or rows.
     overwrite : bool
@@ -126,23 +134,34 @@ def convert(
     kind = _format_of(origin) if format is None else format
     if kind not in FORMATS:
         raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
-    options = ConvertOptions(x=x, y=y, label_column=label_column, header=header)
+    options = ConvertOptions(x=x, y=y, label_column=label_column, header=header, hold_out=hold_out, seed=seed)
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
     require_readable(origin, kind)
     if options.y is not None and kind != "npz":
         require_readable(Path(options.y), kind)
-    with HDF5Writer(goal, overwrite=overwrite) as writer:
+    with _writer(goal, kind, options, overwrite) as writer:
         try:
             FORMATS[kind].convert(origin, writer, options, progress or silent)
         except OSError as error:
             raise DataError(f"{origin} cannot be read ({one_line(error)}): copy it again") from error
+        if isinstance(writer, HoldOutWriter):
+            writer.require_held_out(origin)
         arrays = writer.arrays
         _require_usable(origin, options, arrays)
     shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
     label_type = arrays["y"][1] if "y" in arrays else None
     return ConvertSummary(origin, goal, kind, arrays, shape[0], shape[1], label_type, goal.stat().st_size)
+
+
+def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> HDF5Writer:
+    if options.hold_out is None:
+        return HDF5Writer(goal, overwrite=overwrite)
+    if options.label_column is None or (options.y is None and kind in ("npy", "idx")):
+        how = "name the file of the labels with y" if kind in ("npy", "idx") else "name their column"
+        raise ParameterError(f"hold_out={options.hold_out!r} needs labels: {how}")
+    return HoldOutWriter(goal, options.hold_out, options.seed, overwrite=overwrite)
 
 
 def _format_of(source: Path) -> str:

@@ -1,7 +1,7 @@
 """Rows held out for a test while a file is converted: X and y become X, y, X_test and y_test of one file.
 
-Of every class, one row in each run of 1 / share rows is drawn, by a generator of its own: the rows depend on the order of
-the file, the share and the seed, and not on the blocks in which they come.
+Of every class, one row in each run of 1 / share rows is drawn, by a generator of its own: which rows these are depends
+on the order of the file, the share and the seed, and not on the blocks in which they come.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ class HoldOutWriter(HDF5Writer):
             self._decided.append(self._hold_out.decide(block))
             self._put("y", block, self._decided[-1])
         elif name == "X":
+            if self._waiting:
+                raise self._without_labels()
             self._waiting.append(block)
         else:
             super().append(name, block)
@@ -125,11 +127,13 @@ class HoldOutWriter(HDF5Writer):
     def require_held_out(self, source: Path) -> None:
         """Refuse a file of which nothing was held out, or whose rows have not all a label."""
         if self._waiting:
-            raise DataError(f"{source} has rows of X without a label in y: label every row")
+            raise self._without_labels()
         if "y_test" not in self.arrays:
-            raise DataError(
-                f"{source} has too few rows to hold out {self._hold_out.share:g} of them: give a larger share"
-            )
+            share = f"{self._hold_out.share:g}"
+            raise DataError(f"{source} has too few rows to hold out {share} of each class: give a larger share")
+
+    def _without_labels(self) -> DataError:
+        return DataError(f"{self.target} would hold out rows without labels: label every row, or leave hold_out away")
 
     def _write_decided(self) -> None:
         while self._waiting and self._decided:

@@ -28,9 +28,9 @@ TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: 
 
 def convert_idx(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write images as rows of X, and the labels of a second file as y."""
-    _copy(source, writer, "X", range(2, 256), progress)
     if options.y is not None:
         _copy(Path(options.y), writer, "y", range(1, 2), silent)
+    _copy(source, writer, "X", range(2, 256), progress)
 
 
 def _copy(path: Path, writer: ArrayWriter, name: str, axes: range, progress: Progress) -> None:

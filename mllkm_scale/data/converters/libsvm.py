@@ -51,10 +51,10 @@ def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, p
     width = highest + 1 - base
     writer.require_space(8 * n_rows * width)
     for rows in _blocks(source, lambda done, total: progress(total + done, 2 * total)):
+        writer.append_labels("y", rows.labels.astype(np.int64) if whole else rows.labels)
         step = default_chunk_rows(width)
         for start in range(0, len(rows.labels), step):
             writer.append("X", _dense(source, rows, start, min(start + step, len(rows.labels)), base, width))
-        writer.append_labels("y", rows.labels.astype(np.int64) if whole else rows.labels)
 
 
 def _blocks(source: Path, progress: Progress) -> Iterator[_Rows]:

@@ -27,12 +27,12 @@ def convert_npy(source: Path, writer: ArrayWriter, options: ConvertOptions, prog
     if labels is not None and labels.ndim != 1 and labels.shape[1:] != (1,):
         raise DataError(f"{options.y} has shape {labels.shape}: labels must be one-dimensional, one per row")
     writer.require_space(X.nbytes)
+    if labels is not None:
+        append_array(writer, "y", labels.reshape(-1), str(options.y))
     step = block_rows(X.shape, X.dtype)
     for start in range(0, len(X), step):
         append_array(writer, "X", X[start : start + step], str(source))
         progress(min(start + step, len(X)), len(X))
-    if labels is not None:
-        append_array(writer, "y", labels.reshape(-1), str(options.y))
 
 
 def append_array(writer: ArrayWriter, name: str, block: NDArray[Any], source: str) -> None:

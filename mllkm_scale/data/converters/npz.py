@@ -51,7 +51,7 @@ def convert_npz(source: Path, writer: ArrayWriter, options: ConvertOptions, prog
             total_bytes = sum(member.file_size for member in archive.infolist())
             writer.require_space(total_bytes)
             done_bytes = 0
-            for member, name in names.items():
+            for member, name in sorted(names.items(), key=lambda named: named[1] != "y"):  # labels first, see hold_out
                 with archive.open(member) as stream:
                     header = _read_header(stream, f"{source}:{member.removesuffix('.npy')}")
                     for block in _blocks(stream, header):

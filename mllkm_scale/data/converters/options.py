@@ -20,6 +20,8 @@ class ConvertOptions:
     y: str | os.PathLike[str] | None = None
     label_column: str | int | None = LAST_COLUMN
     header: bool | None = None
+    hold_out: float | None = None
+    seed: int = 0
 
 
 def silent(done: int, total: int) -> None:
