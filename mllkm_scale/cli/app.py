@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mllkm_scale import __version__
+from mllkm_scale.cli.choose import choose
 from mllkm_scale.cli.completion import completion
 from mllkm_scale.cli.config import config
 from mllkm_scale.cli.convert import convert
@@ -15,6 +16,7 @@ from mllkm_scale.cli.export import export
 from mllkm_scale.cli.fetch import fetch
 from mllkm_scale.cli.group import CommandGroup, debug_option
 from mllkm_scale.cli.inspect import inspect
+from mllkm_scale.cli.path import path
 from mllkm_scale.cli.plan import plan
 from mllkm_scale.cli.predict import predict
 from mllkm_scale.cli.report import report
@@ -36,6 +38,8 @@ __all__ = ["cli", "main"]
         plan,
         train,
         run,
+        path,
+        choose,
         stream,
         predict,
         evaluate,

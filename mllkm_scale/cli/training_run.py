@@ -19,7 +19,6 @@ from mllkm_scale.cli.output import print_json
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
-    DataError,
     ParameterError,
 )
 from mllkm_scale.run.events import Listener, Notice
@@ -36,7 +35,15 @@ if TYPE_CHECKING:
     from mllkm_scale.run.plan import Plan
     from mllkm_scale.training import TrainResult
 
-__all__ = ["TrainingRun", "held_out_of", "holds_training", "open_data", "require_folder", "tell_evaluation"]
+__all__ = [
+    "TrainingRun",
+    "held_out_of",
+    "holds_training",
+    "open_data",
+    "require_folder",
+    "tell_evaluation",
+    "tell_report",
+]
 
 STARTED_HERE = ("local", "slurm")  # clusters whose workers get the memory budget as their limit
 TEST_SETS = ("X_test", "y_test")
@@ -56,17 +63,19 @@ class TrainingRun:
     progress: str = "auto"
     cluster: ClusterSpec | None = None
     performance_report: Path | None = None
+    test: Path | None = None
+    image_shape: str | None = None
+    report: bool | None = None
 
     def execute(self, context: click.Context) -> None:
-        """Train, say where the model is, and evaluate it on the rows held out, if there are any."""
-        from mllkm_scale.model import evaluate
-
-        with open_data(self.data, self.x, self.y) as (dataset, held_out):
-            result = self._train(dataset, context)
+        """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
+        with open_data(self.data, self.x, self.y, self.test) as (dataset, held_out):
+            result = self._train(dataset, held_out, context)
             if self.progress != "json":
                 click.echo(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
-            if held_out is not None:
-                tell_evaluation(evaluate(result.model, held_out), held_out.name, self.progress)
+            if held_out is not None and result.evaluation is not None:
+                tell_evaluation(result.evaluation, held_out.name, self.progress)
+            tell_report(self.run, self.progress)
 
     @property
     def uses_cluster(self) -> bool:
@@ -93,17 +102,24 @@ class TrainingRun:
                     f"a worker needs {format_bytes(needed)}, and the memory budget is {format_bytes(budget)}: give more"
                     " memory, or fewer threads to a worker"
                 )
+        self.require_folder()
+
+    def require_folder(self) -> None:
+        """Refuse a run folder that cannot be begun with, or gone on with, as asked."""
         require_folder(self.run, self.resume, self.overwrite)
 
-    def _train(self, dataset: Dataset, context: click.Context) -> TrainResult:
+    def _train(self, dataset: Dataset, held_out: Dataset | None, context: click.Context) -> TrainResult:
         from mllkm_scale.training import train
 
         with self.under_way(dataset, context, OwnCheckpoint(self.run, self.resume)) as how:
             return train(
                 dataset,
+                test=held_out,
                 run_dir=self.run,
                 resume=self.resume,
                 overwrite=self.overwrite,
+                image_shape=self.image_shape,
+                report=self.report,
                 **how,
                 **self.settings(),
             )
@@ -176,22 +192,21 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_data(data: Path, x: str, y: str) -> Iterator[tuple[Dataset, Dataset | None]]:
-    """The data to train on, and the rows held out of the same file, if there are any."""
+def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
+    """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
     from mllkm_scale.data import Dataset
+    from mllkm_scale.report.ending import require_test_rows
 
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset.open(data, x, y))
-        held_out = held_out_of(data, dataset)
+        held_out = held_out_of(data) if test is None else Dataset.open(test, x, y)
         if held_out is not None:
-            stack.enter_context(held_out)
+            require_test_rows(dataset, stack.enter_context(held_out))
         yield dataset, held_out
 
 
-def held_out_of(data: Path, dataset: Dataset) -> Dataset | None:
-    """The test set of the same file, if it has one; what cannot be used is refused before the training."""
-    import numpy as np
-
+def held_out_of(data: Path) -> Dataset | None:
+    """The test set of the same file, if it has one."""
     from mllkm_scale.data import Dataset
     from mllkm_scale.data.hdf5_source import open_hdf5
 
@@ -200,20 +215,7 @@ def held_out_of(data: Path, dataset: Dataset) -> Dataset | None:
     else:
         with open_hdf5(data.absolute()) as file:
             there = all(name in file for name in TEST_SETS)
-    if not there:
-        return None
-    with Dataset.open(data, *TEST_SETS) as held_out:
-        problem = None
-        if held_out.n_features != dataset.n_features:
-            problem = f"{held_out.n_features} features instead of {dataset.n_features}"
-        elif unknown := set(np.unique(held_out.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
-            problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
-        if problem is not None:
-            raise DataError(
-                f"{held_out.name} would be evaluated after the training, but has {problem}: correct it, or"
-                " give it another name"
-            )
-        return held_out  # opens again when it is read
+    return Dataset.open(data, *TEST_SETS) if there else None
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
@@ -221,3 +223,10 @@ def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
         click.echo(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+
+
+def tell_report(run: Path, progress: str) -> None:
+    """Where the report is, if one was written."""
+    path = RunFolder(run).report
+    if progress != "json" and path.exists():
+        click.echo(f"report: {path}")

@@ -27,7 +27,7 @@ from mllkm_scale.model.estimator import SKLEARN_BYTES, MLLKMClassifier
 from mllkm_scale.model.model import Model
 from mllkm_scale.path.limits import parse_limits
 from mllkm_scale.path.points import best_point, knee_point
-from mllkm_scale.path.train_path import PathResult, train_path
+from mllkm_scale.path.training import PathResult, train_path
 
 __all__ = ["MLLKMClassifierCV"]
 

@@ -30,7 +30,7 @@ class PathValues:
         return self.values or tuple(factor * auto for factor in AROUND_AUTO)
 
 
-def path_values(Cs: Sequence[float] | None, kernel_counts: Sequence[int] | None) -> PathValues:
+def path_values(Cs: Sequence[float] | None, kernel_counts: Sequence[float] | None) -> PathValues:
     """What was asked for, checked and in order; the Cs around the automatic one if nothing was.
 
     >>> path_values([1.0, 0.1], None).values, path_values(None, [10, 200]).values

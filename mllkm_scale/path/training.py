@@ -76,7 +76,7 @@ def train_path(
     validation: Dataset | float | None = VALIDATION_SHARE,
     *,
     Cs: Sequence[float] | None = None,
-    kernel_counts: Sequence[int] | None = None,
+    kernel_counts: Sequence[float] | None = None,
     client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,

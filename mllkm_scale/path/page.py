@@ -1,0 +1,40 @@
+"""report.html and path.png of a path: error against cost, and the table of its models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mllkm_scale import __version__
+from mllkm_scale.path.folder import read_path
+from mllkm_scale.path.picture import path_picture
+from mllkm_scale.path.table import HEADINGS, table_rows
+from mllkm_scale.report.picture import embedded
+from mllkm_scale.report.rendering import render, write_page
+from mllkm_scale.run.access import writing
+from mllkm_scale.run.folder import REPORT
+
+__all__ = ["PICTURE", "write_path_page"]
+
+PICTURE = "path.png"
+
+
+def write_path_page(folder: str | os.PathLike[str]) -> Path:
+    """Write report.html and path.png into the folder of a path, from its path.json; returns the page."""
+    where = Path(folder)
+    points, facts = read_path(where)
+    figure = path_picture(points)
+    with writing(where):
+        figure.savefig(where / PICTURE, dpi=150)
+    caption = "Validation error against what a model costs; the knee is circled, and the numbers are the values."
+    parameter = "C" if facts["parameter"] == "C" else "the number of kernels"
+    page = render(
+        "path.html",
+        title=f"A path of {parameter}",
+        subtitle=f"{len(points)} models trained on {facts['data']['name']}, measured on {facts['validation']}",
+        pictures=[embedded(figure, "Validation error against time of a row and size of the file", caption, wide=True)],
+        headings=HEADINGS,
+        rows=table_rows(points),
+        version=__version__,
+    )
+    return write_page(where / REPORT, page)
