@@ -18,6 +18,8 @@ from threadpoolctl import threadpool_limits
 # Small products on several threads cost more time in waiting than they take: one here for BLAS and for the conic solver
 # of the reference, and one in every process that a test starts. Where the number is the matter, a test sets it.
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+# Pictures take longer than the small trainings of most tests: those about reports ask for one.
+os.environ["DASK_MLLKM__REPORT"] = "false"
 threadpool_limits(limits=1, user_api="blas")
 
 ROOT = Path(__file__).parent.parent
