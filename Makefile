@@ -1,10 +1,10 @@
-# make setup | demo | test | lint | format | bench
+# make setup | demo | test | docs | lint | format | bench
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test docs lint format bench clean
 
 setup: $(STAMP)
 
@@ -20,6 +20,11 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+
+# The tests build the site too, in the same way.
+docs: setup
+	$(BIN)/python -m sphinx -b html -d build/doctrees --fail-on-warning --keep-going --quiet --jobs 2 docs build/docs
+	@echo "the site: build/docs/index.html"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ myst_heading_anchors = 3
 
 # Docstrings mark names by single backticks.
 default_role = "code"
+smartquotes = False
 autodoc_member_order = "bysource"
 # Methods that scikit-learn adds to every estimator for its metadata routing.
 autodoc_default_options = {"exclude-members": "set_fit_request, set_partial_fit_request, set_score_request"}
@@ -44,7 +45,7 @@ python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 
 html_theme = "furo"
 html_title = f"mllkm-scale {version}"

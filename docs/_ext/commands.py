@@ -56,7 +56,8 @@ def _inline(text: str) -> list[nodes.Node]:
 
 
 def _options(context: click.Context, command: click.Command) -> list[nodes.Node]:
-    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    own = [parameter for parameter in command.params if parameter.name != "debug"]
+    records = [parameter.get_help_record(context) for parameter in own if isinstance(parameter, click.Option)]
     if not any(records):
         return []
     options = nodes.option_list()

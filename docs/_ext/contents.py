@@ -10,20 +10,20 @@ import re
 from sphinx.application import Sphinx
 
 SECTION = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-ROW = re.compile(r"^\| \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
+ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w/-]+)\.md\)", re.MULTILINE)
 
 
 def sections(text: str) -> dict[str, list[str]]:
-    """Captions and the pages of each, without their suffix."""
+    """Captions, and the entries of each: a title and a page."""
     found = {heading: ROW.findall(body) for heading, body in SECTION.findall(text)}
-    return {heading: pages for heading, pages in found.items() if pages}
+    return {heading: [f"{title} <{page}>" for title, page in rows] for heading, rows in found.items() if rows}
 
 
 def add_toctrees(app: Sphinx, name: str, source: list[str]) -> None:
     if name != app.config.root_doc:
         return
-    for caption, pages in sections(source[0]).items():
-        source[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
+    for caption, entries in sections(source[0]).items():
+        source[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```", ""])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
