@@ -8,12 +8,15 @@ import click
 
 from mllkm_scale.cli.group import debug_option
 
-__all__ = ["image_shape_option", "report"]
+__all__ = ["image_shape_option", "page_option", "report"]
 
 image_shape_option = click.option(
     "--image-shape",
     metavar="HxW",
     help="Rows are images of this height and width, such as 28x28 or 32x32x3: the report shows anchors as such.",
+)
+page_option = click.option(
+    "--report/--no-report", default=None, help="Write RUN/report.html in the end (default: as configured, yes)."
 )
 
 

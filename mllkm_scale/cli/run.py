@@ -73,6 +73,9 @@ def run(
         progress=progress or (job.progress if job.tells("output", "progress") else configured("progress")),
         cluster=cluster,
         performance_report=performance_report or job.performance_report,
+        test=job.test,
+        image_shape=job.image_shape,
+        report=job.report,
     )
     if not training.holds_training:  # for batch systems: the first start has the command of all others
         training = replace(training, resume=False)
@@ -105,7 +108,7 @@ def _refuse_report(performance_report: Path | None, job: Job, context: click.Con
 
 def _show(training: TrainingRun) -> None:
     """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
-    with open_data(training.data, training.x, training.y) as (dataset, held_out):
+    with open_data(training.data, training.x, training.y, training.test) as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
         click.echo(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
         plan = training.plan(dataset)

@@ -14,7 +14,8 @@ from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
 from mllkm_scale.cli.output import progress_option
-from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation
+from mllkm_scale.cli.report import image_shape_option, page_option
+from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation, tell_report
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL
 from mllkm_scale.run.progress import choose_listener
@@ -22,7 +23,6 @@ from mllkm_scale.run.progress import choose_listener
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.data import Dataset
-    from mllkm_scale.online.sources.samples import Samples
     from mllkm_scale.params import Params
 
 __all__ = ["stream"]
@@ -57,6 +57,8 @@ __all__ = ["stream"]
     show_default=True,
     help="Text: what a line that cannot be read does.",
 )
+@image_shape_option
+@page_option
 @click.option("--resume", is_flag=True, help="Go on with the stream of RUN after the samples that it has learned.")
 @click.option("--overwrite", is_flag=True, help="Replace what RUN holds.")
 @click.option(
@@ -88,6 +90,8 @@ def stream(
     label_column: str | None,
     header: bool | None,
     bad_lines: str,
+    image_shape: str | None,
+    report: bool | None,
     resume: bool,
     overwrite: bool,
     checkpoint_s: float,
@@ -100,7 +104,7 @@ def stream(
     records it. RUN/model.mllkm is the model as of the last checkpoint, and at the end the last one. What is kept stays
     within --memory. Ctrl-C or SIGTERM ends the stream with a checkpoint, and --resume goes on from there to the same
     result, or goes on with a longer DATA. If DATA holds X_test and y_test too, the model is evaluated on them at the
-    end.
+    end. RUN/report.html shows all of it with pictures.
 
     \b
     Examples:
@@ -113,9 +117,10 @@ def stream(
     if resume and overwrite:
         raise click.UsageError("--resume goes on with a stream and --overwrite replaces it: give one of them", context)
     from mllkm_scale.data import Dataset
-    from mllkm_scale.online import open_samples
+    from mllkm_scale.online import DatasetSamples, open_samples
     from mllkm_scale.online import stream as learn
     from mllkm_scale.online.params import stream_params
+    from mllkm_scale.report.ending import require_test_rows
 
     parameters = given_stream_parameters(context)
     params, _ = stream_params(parameters)
@@ -137,7 +142,10 @@ def stream(
             bad_lines=bad_lines,
         )
         stack.enter_context(closing(samples))
-        dataset, held_out = _data_sets(data, samples)
+        dataset = samples.dataset if isinstance(samples, DatasetSamples) else None
+        held_out = None if dataset is None else held_out_of(data)
+        if dataset is not None and held_out is not None:
+            require_test_rows(dataset, stack.enter_context(held_out))
         like = None if prepare_from is None else stack.enter_context(Dataset.open(prepare_from, x, None))
         listener = stack.enter_context(choose_listener(progress))
         client = stack.enter_context(_client(context, params, listener))
@@ -146,6 +154,7 @@ def stream(
                 samples,
                 classes=_labels_of(dataset) if given is None and dataset is not None else given,
                 like=like,
+                test=held_out,
                 client=client,
                 run_dir=out,
                 resume=resume,
@@ -154,24 +163,15 @@ def stream(
                 should_stop=lambda: stop.requested,
                 waiting=stop.waiting,
                 checkpoint_s=checkpoint_s,
+                image_shape=image_shape,
+                report=report,
                 **parameters,
             )
         if progress != "json":
             click.echo(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
-        if held_out is not None:
-            from mllkm_scale.model import evaluate
-
-            with held_out:
-                tell_evaluation(evaluate(result.model, held_out), held_out.name, progress)
-
-
-def _data_sets(data: Path, samples: Samples) -> tuple[Dataset | None, Dataset | None]:
-    """The data set that is streamed, and the rows held out of the same file, where there are such."""
-    from mllkm_scale.online import DatasetSamples
-
-    if not isinstance(samples, DatasetSamples):
-        return None, None
-    return samples.dataset, held_out_of(data, samples.dataset)
+        if held_out is not None and result.evaluation is not None:
+            tell_evaluation(result.evaluation, held_out.name, progress)
+        tell_report(out, progress)
 
 
 def _labels_of(dataset: Dataset) -> Any:

@@ -11,6 +11,7 @@ from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, repor
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.report import image_shape_option, page_option
 from mllkm_scale.cli.training_run import TrainingRun
 
 __all__ = ["train"]
@@ -21,6 +22,15 @@ __all__ = ["train"]
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@click.option(
+    "--test",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Labelled rows to measure the model on in the end, an HDF5 file or zarr group with the same data sets"
+    " (default: X_test and y_test of DATA, if it has them).",
+)
+@image_shape_option
+@page_option
 @click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace the training that RUN holds.")
 @progress_option
@@ -36,6 +46,9 @@ def train(
     out: Path,
     x: str,
     y: str,
+    test: Path | None,
+    image_shape: str | None,
+    report: bool | None,
     resume: bool,
     overwrite: bool,
     progress: str,
@@ -46,12 +59,15 @@ def train(
 
     Training ends when the duality gap over all candidate kernels is proved to be at most --tol; its memory
     stays within --memory. Ctrl-C or SIGTERM ends it at the next safe point, and --resume goes on from there
-    to the same result. If DATA holds X_test and y_test too, the model is evaluated on them at the end. With a
-    dask cluster the workers do a part of the work; the result is the same.
+    to the same result. In the end the model is measured on the test rows, if there are any, and
+    RUN/report.html shows all of it with pictures. With a dask cluster the workers do a part of the work; the
+    result is the same.
 
     \b
     Examples:
       mllkm train train.h5 --out run --memory 2GB
+      mllkm train train.h5 --out run --test test.h5
+      mllkm train digits.h5 --out run --image-shape 28x28
       mllkm train train.h5 --out run --C 10 --gammas 0.01,0.1,1 --n-components 50
       mllkm train train.h5 --out run --anchors kmeans:500 --tol 0.001
       mllkm train train.h5 --out run --resume
@@ -75,4 +91,7 @@ def train(
         progress=progress,
         cluster=cluster,
         performance_report=performance_report,
+        test=test,
+        image_shape=image_shape,
+        report=report,
     ).execute(context)

@@ -11,12 +11,14 @@ from typing import Any, NoReturn
 
 from mllkm_scale import __version__
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
+from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
+from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.events import Listener, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.run.folder import RunFolder
@@ -35,11 +37,12 @@ _TELL_S = 2.0  # between two reports to whoever listens
 
 @dataclass(frozen=True)
 class StreamResult:
-    """The model at the end of a stream, its record, and how it ended."""
+    """The model at the end of a stream, its record, how it ended, and how it does on test rows, if there are any."""
 
     model: Model
     history: tuple[Streamed, ...]
     ended: StreamEnded
+    evaluation: Evaluation | None = None
 
 
 class Streaming:
@@ -54,9 +57,11 @@ class Streaming:
         should_stop: Callable[[], bool] | None,
         waiting: Callable[[], AbstractContextManager[None]],
         checkpoint_s: float,
+        ending: Ending,
     ) -> None:
         self.learner, self.samples, self.listener, self.folder = learner, samples, listener, folder
         self.should_stop, self.waiting, self.checkpoint_s = should_stop, waiting, checkpoint_s
+        self.ending = ending
         self.history: list[Streamed] = []
         self.started_s = self.saved_s = time.perf_counter()
         self.told_s, self.warned = -math.inf, False
@@ -81,6 +86,7 @@ class Streaming:
         """Refuse a budget that is too small before anything is learned, or lost of what the folder holds."""
         n_classes = 2 if self.learner.classes is None else len(self.learner.classes)
         self.learner.plan(n_features, n_classes)
+        self.ending.require_width(n_features)
         if self.folder is not None:
             self.folder.clear()
         self.plan(n_features, n_classes)
@@ -215,11 +221,18 @@ class Streaming:
             model.save(self.folder.model)
             record = {
                 "version": __version__,
-                "data": {"name": self.samples.name, "features": model.n_features_in},
+                "data": {
+                    "name": self.samples.name,
+                    "features": model.n_features_in,
+                    "feature_names": self.samples.feature_names,
+                    "image_shape": self.ending.image_shape,
+                },
                 "parameters": dict(model.certificate.params) | vars(learner.online),
                 "plan": self.plan(model.n_features_in, len(model.classes)),
                 "result": vars(ended),
             }
             self.folder.write_json("run.json", record)
+        evaluation = self.ending.measure(model, self.folder, self.listener, learner.params.n_jobs)
+        self.ending.draw(model, self.folder, self.listener)
         self.listener(ended)
-        return StreamResult(model, tuple(self.history), ended)
+        return StreamResult(model, tuple(self.history), ended, evaluation)

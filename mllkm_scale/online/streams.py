@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from mllkm_scale.online.params import stream_params
 from mllkm_scale.online.sources.samples import Samples
 from mllkm_scale.online.streaming import Streaming, StreamResult
 from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.checkpoint import checkpoint_seed
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import RunFolder
@@ -35,6 +36,7 @@ def stream(
     *,
     classes: ArrayLike | None = None,
     like: Dataset | None = None,
+    test: Dataset | None = None,
     client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -44,6 +46,8 @@ def stream(
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     checkpoint_s: float = 30.0,
     held_bytes: int = 0,
+    report: bool | None = None,
+    image_shape: str | Sequence[int] | None = None,
     **params: Any,
 ) -> StreamResult:
     """Learn from a stream of samples, each predicted before it is learned, within a memory budget.
@@ -57,10 +61,12 @@ def stream(
     like : Dataset, optional
         Samples like those that will come, from which scaling, projection, gammas and C are taken; by default they are
         the first `warm_up` that come.
+    test : Dataset, optional
+        Labelled rows that the model is measured on in the end.
     client : distributed.Client, optional
         Its workers probe kernels, where that is worth it; the result has the same bits.
     run_dir : path, optional
-        Folder for the model, checkpoints, the record and the log.
+        Folder for the model, checkpoints, the record, the log and the report.
     resume : bool
         Go on from the checkpoint in `run_dir`: samples that were learned are skipped, and the result has the bits of a
         stream that was never interrupted. A stream that ended may be resumed by a longer one.
@@ -77,6 +83,10 @@ def stream(
         Seconds from one checkpoint to the next.
     held_bytes : int
         Memory of what the program holds beside, within `memory_budget`.
+    report : bool, optional
+        Whether `run_dir` gets a report.html in the end; by default as configured (yes).
+    image_shape : text or sequence of int, optional
+        "28x28" or (28, 28) where a sample is an image, so that the report shows anchors as such.
     **params
         `max_samples`, `window`, `warm_up`, and those parameters of `MLLKMClassifier` that mean the same to it.
 
@@ -105,7 +115,8 @@ def stream(
         tell = broadcast(listener, own, None if folder is None else folder.record)
         learner = OnlineLearner(settings, online, classes, like=like, held_bytes=held_bytes)
         stack.callback(learner.close)
-        streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s)
+        ending = Ending.of_stream(test, image_shape, report if folder is not None else False)
+        streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s, ending)
         where = None if folder is None else folder.path
         stack.enter_context(enlisted_for(learner, client, where, lambda text: tell(Notice(text))))
         return streaming.run(resume)

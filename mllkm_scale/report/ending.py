@@ -12,7 +12,7 @@ from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.errors import DataError
-from mllkm_scale.report.image_shape import ImageShape, require_image_shape
+from mllkm_scale.report.image_shape import ImageShape, read_image_shape, require_image_shape
 from mllkm_scale.run.events import Listener, Notice, Phase
 from mllkm_scale.run.folder import EVALUATION, RunFolder
 
@@ -39,7 +39,25 @@ class Ending:
         shape = None if image_shape is None else require_image_shape(image_shape, dataset.n_features)
         if test is not None:
             require_test_rows(dataset, test)
+            for start, chunk in test.chunks():
+                require_finite(chunk, start, test.name, "train")
         return cls(test, shape, configured("report") if report is None else report)
+
+    @classmethod
+    def of_stream(cls, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None) -> Self:
+        """What a stream can be told before its first sample; `require_width` follows when that has come."""
+        shape = None if image_shape is None else read_image_shape(image_shape)
+        return cls(test, shape, configured("report") if report is None else report)
+
+    def require_width(self, n_features: int) -> None:
+        """Refuse a shape of images, or test rows, that do not fit so many features."""
+        if self.image_shape is not None:
+            require_image_shape(self.image_shape, n_features)
+        if self.test is not None and self.test.n_features != n_features:
+            raise DataError(
+                f"{self.test.name} would be evaluated after the stream, but has {self.test.n_features} features instead"
+                f" of {n_features}: correct it, or leave it out"
+            )
 
     def data_record(self, dataset: Dataset) -> dict[str, Any]:
         """What run.json says of the data; the names of features and the shape of images are for the report."""
@@ -69,7 +87,10 @@ class Ending:
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
         """Write report.html, if it is wanted; what goes wrong is told, and leaves the training as it is."""
-        if folder is None or not self.report:
+        if folder is None:
+            return
+        folder.report.unlink(missing_ok=True)  # of a model that a resumed training has replaced
+        if not self.report:
             return
         listener(Phase("report", str(folder.report)))
         try:
@@ -89,8 +110,7 @@ def require_test_rows(dataset: Dataset, test: Dataset) -> None:
     elif unknown := set(np.unique(test.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
         problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
     if problem is not None:
+        remedy = "give it another name" if test.name.endswith(":X_test") else "leave it out"
         raise DataError(
-            f"{test.name} would be evaluated after the training, but has {problem}: correct it, or give it another name"
+            f"{test.name} would be evaluated after the training, but has {problem}: correct it, or {remedy}"
         )
-    for start, chunk in test.chunks():
-        require_finite(chunk, start, test.name, "train")

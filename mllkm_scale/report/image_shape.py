@@ -10,7 +10,7 @@ import numpy as np
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["ImageShape", "parse_image_shape", "require_image_shape"]
+__all__ = ["ImageShape", "read_image_shape", "require_image_shape"]
 
 ImageShape = tuple[int, ...]
 """Height and width of grey images; a third number, 3, for red, green and blue of each pixel."""
@@ -19,15 +19,17 @@ _TEXT = re.compile(r"\s*(\d+)\s*x\s*(\d+)\s*(?:x\s*(\d+)\s*)?", re.IGNORECASE)
 _REMEDY = "give height and width such as 28x28, or 32x32x3 for colours"
 
 
-def parse_image_shape(text: str) -> ImageShape:
-    """The shape that is written as 28x28, or 32x32x3 for colours.
+def read_image_shape(shape: str | Sequence[int]) -> ImageShape:
+    """The shape that is given as numbers, or written as 28x28, or 32x32x3 for colours.
 
-    >>> parse_image_shape("28x28"), parse_image_shape("32x32x3")
-    ((28, 28), (32, 32, 3))
+    >>> read_image_shape("28x28"), read_image_shape("32x32x3"), read_image_shape([8, 8])
+    ((28, 28), (32, 32, 3), (8, 8))
     """
-    match = _TEXT.fullmatch(text)
+    if not isinstance(shape, str):
+        return _checked(shape)
+    match = _TEXT.fullmatch(shape)
     if match is None:
-        raise ParameterError(f"image_shape={text!r}: {_REMEDY}")
+        raise ParameterError(f"image_shape={shape!r}: {_REMEDY}")
     return _checked(tuple(int(number) for number in match.groups() if number is not None))
 
 
@@ -37,7 +39,7 @@ def require_image_shape(shape: str | Sequence[int], n_features: int) -> ImageSha
     >>> require_image_shape("8x8", 64), require_image_shape([2, 3], 6)
     ((8, 8), (2, 3))
     """
-    found = parse_image_shape(shape) if isinstance(shape, str) else _checked(shape)
+    found = read_image_shape(shape)
     if math.prod(found) != n_features:
         raise ParameterError(
             f"image_shape={'x'.join(map(str, found))} has {math.prod(found)} pixels, but a row has {n_features}"

@@ -20,7 +20,7 @@ from mllkm_scale.params import PRESETS, Params, checked
 from mllkm_scale.run.job_lines import Lines
 from mllkm_scale.run.job_names import REQUIRED, TABLES, about_unknown_key, about_unknown_name, about_unknown_table
 from mllkm_scale.run.job_text import JobText
-from mllkm_scale.run.job_values import memory_value, one_of, parameter_value, text_value, typed
+from mllkm_scale.run.job_values import image_shape_value, memory_value, one_of, parameter_value, text_value, typed
 from mllkm_scale.run.progress import MODES
 
 __all__ = ["Job", "load_job"]
@@ -38,12 +38,18 @@ class Job:
         The job file, the data, and the run folder.
     x, y : str
         Names of the data sets of the samples and the labels.
+    test : pathlib.Path or None
+        Test rows of a file of their own.
+    image_shape : str or None
+        Shape of the images that rows are, such as 28x28.
     parameters : dict
         For `resolve` and `train`, a preset included.
     cluster : ClusterSpec
         Where the scans run; its kind is "none" if there is no cluster.
     progress : str
         How the progress is shown.
+    report : bool or None
+        Whether a report is written; None if the file does not say.
     performance_report : pathlib.Path or None
         File for dask's report; needs a cluster, which may be named elsewhere.
     lines : Lines
@@ -59,6 +65,9 @@ class Job:
     cluster: ClusterSpec
     progress: str
     performance_report: Path | None
+    test: Path | None = None
+    image_shape: str | None = None
+    report: bool | None = None
     lines: Lines = field(default_factory=Lines, repr=False, compare=False)
 
     def tells(self, *path: str) -> bool:
@@ -98,7 +107,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     reader.check_names()
     job = Job(
         path=text.path,
-        data=reader.data(),
+        data=reader.data_file("path") or Path(),
         run=reader.path("output", "run") or Path(),
         x=reader.value("data", "x", text_value, "X"),
         y=reader.value("data", "y", text_value, "y"),
@@ -106,6 +115,9 @@ def load_job(path: str | os.PathLike[str]) -> Job:
         cluster=reader.cluster(),
         progress=reader.value("output", "progress", partial(one_of, MODES), "auto"),
         performance_report=reader.path("output", "performance_report"),
+        test=reader.data_file("test"),
+        image_shape=reader.value("data", "image_shape", image_shape_value),
+        report=reader.value("output", "report", partial(typed, bool)),
         lines=text.lines,
     )
     text.require_none()
@@ -159,11 +171,11 @@ class _Reader:
         except RuntimeError:
             raise ParameterError(f"{path}: there is no home folder of that name: write the whole path") from None
 
-    def data(self) -> Path:
-        path = self.path("data", "path") or Path()
-        if path.name.lower().endswith(NOT_CONVERTED) and not path.is_dir():
+    def data_file(self, key: str) -> Path | None:
+        path = self.path("data", key)
+        if path is not None and path.name.lower().endswith(NOT_CONVERTED) and not path.is_dir():
             remedy = f"convert it first: mllkm convert {path} {path.name.partition('.')[0]}.h5"
-            self.text.problem(f"{path.name} is neither HDF5 nor zarr: {remedy}", "data", "path")
+            self.text.problem(f"{path.name} is neither HDF5 nor zarr: {remedy}", "data", key)
         return path
 
     def parameters(self) -> dict[str, Any]:

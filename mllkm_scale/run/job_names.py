@@ -14,11 +14,11 @@ __all__ = ["REQUIRED", "TABLES", "about_unknown_key", "about_unknown_name", "abo
 _OF_OTHER_TABLES = ("memory_budget", "scratch_dir", "verbose")
 
 TABLES: dict[str, tuple[str, ...]] = {
-    "data": ("path", "x", "y"),
+    "data": ("path", "x", "y", "test", "image_shape"),
     "parameters": ("preset", *(spec.name for spec in fields(Params) if spec.name not in _OF_OTHER_TABLES)),
     "budget": ("memory", "scratch"),
     "cluster": tuple(spec.name for spec in fields(ClusterSpec)),
-    "output": ("run", "progress", "performance_report"),
+    "output": ("run", "progress", "report", "performance_report"),
 }
 """The tables of a job file and their keys."""
 

@@ -19,7 +19,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.params import checked
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["memory_value", "one_of", "parameter_value", "text_value", "typed"]
+__all__ = ["image_shape_value", "memory_value", "one_of", "parameter_value", "text_value", "typed"]
 
 # In the order in which a message lists them, and in which they are tried.
 _KINDS: dict[Any, str] = {
@@ -113,6 +113,15 @@ def memory_value(key: str, value: Any) -> str | int:
     except ParameterError as error:
         raise ParameterError(f"{key}: {error}") from None
     return size
+
+
+def image_shape_value(key: str, value: Any) -> str:
+    """The shape of images, such as "28x28"."""
+    from mllkm_scale.report.image_shape import read_image_shape
+
+    text = text_value(key, value)
+    read_image_shape(text)
+    return text
 
 
 def parameter_value(hint: Any, place: Callable[[str], Path], name: str, value: Any) -> Any:

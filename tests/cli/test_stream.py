@@ -61,7 +61,7 @@ def model_bytes(run: Path) -> bytes:
 def test_hdf5_is_learned_recorded_and_evaluated_on_the_rows_held_out(streamed: tuple[Path, Result]) -> None:
     run, result = streamed
     assert result.exit_code == 0, result.output
-    names = {"model.mllkm", "checkpoint.npz", "stream.jsonl", "plan.json", "run.json", "run.log"}
+    names = {"model.mllkm", "checkpoint.npz", "stream.jsonl", "plan.json", "run.json", "evaluation.json", "run.log"}
     assert {path.name for path in run.iterdir()} == names
     assert re.fullmatch(rf"model: {run / 'model.mllkm'} \(\d+ kernels\)", result.stdout.splitlines()[0])
     error = re.search(r"digits\.h5:X_test: 100 rows, error (\S+) %", result.stdout)

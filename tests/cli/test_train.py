@@ -28,7 +28,7 @@ def test_training_fills_the_run_folder_and_evaluates_on_the_rows_held_out(
     trained: tuple[Path, Result],
 ) -> None:
     folder, result = trained
-    names = {"model.mllkm", "checkpoint.npz", "history.jsonl", "plan.json", "run.json", "run.log"}
+    names = {"model.mllkm", "checkpoint.npz", "history.jsonl", "plan.json", "run.json", "evaluation.json", "run.log"}
     assert {path.name for path in folder.iterdir()} == names
     assert f"model: {folder / 'model.mllkm'} (converged" in result.stdout
     error = re.search(r"wine\.h5:X_test: 40 rows, error (\S+) %", result.stdout)

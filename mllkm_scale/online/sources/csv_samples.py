@@ -71,6 +71,14 @@ class CSVSamples(TextSamples):
     def _layout_known(self) -> bool:
         return self._layout is not None
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Those of the header, if there is one."""
+        layout = self._layout
+        if layout is None or layout.names is None:
+            return None
+        return tuple(layout.names[column] for column in layout.features)
+
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
         waiting = Lines([], [])
         for block in blocks:

@@ -77,6 +77,11 @@ class DatasetSamples:
         self._label_source = dataset.label_source
         self._labels = ClassLabels(classes)
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Those of the data set."""
+        return self.dataset.feature_names
+
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         """The samples from position `skip` on; a chunk that it falls into is handed out from there."""
         skip = require_skip(skip)

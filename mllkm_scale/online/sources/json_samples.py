@@ -87,6 +87,11 @@ class JSONSamples(TextSamples):
     def _layout_known(self) -> bool:
         return self._layout is not None
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The fields, if there is one for each feature."""
+        return None if self._layout is None else self._layout.fields or None
+
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
         return blocks
 

@@ -75,6 +75,10 @@ class Samples(Protocol):
     def remark(self) -> str:
         """What is to be said at the end, such as how many lines were skipped; empty if nothing is."""
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called, where that is known; for text, from its first line on."""
+
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         """The samples from position `skip` on."""
 
@@ -106,6 +110,7 @@ class IterableSamples:
     """
 
     remark = ""
+    feature_names: tuple[str, ...] | None = None
 
     def __init__(
         self,

@@ -136,6 +136,11 @@ class TextSamples(ABC):
         """Whether lines can be parsed without those before them."""
 
     @property
+    @abstractmethod
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What the features are called: once the first line has come, and if it tells."""
+
+    @property
     def remark(self) -> str:
         """How many lines were skipped, and what was wrong with the first."""
         lines = "1 bad line was" if self.skipped == 1 else f"{self.skipped} bad lines were"
