@@ -9,7 +9,7 @@ import click
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import model_path, overwrite_option, wants_model
-from mllkm_scale.export.forms import FORMS, FormName
+from mllkm_scale.export.forms import FORMS, PRECISIONS, FormName
 from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 SUFFIXES = {".onnx": "onnx", ".h": "c", ".npz": "npz"}
-DTYPES = ("float32", "float64")
-ONLY_FOR = {"prefix": "c", "dtype": "onnx"}
+ONLY_FOR = {"prefix": "c", "precision": "onnx"}
 
 
 @click.command(short_help="Take a model elsewhere: ONNX, a C header, or plain arrays.")
@@ -35,7 +34,11 @@ ONLY_FOR = {"prefix": "c", "dtype": "onnx"}
 )
 @click.option("--deviation", type=float, metavar="NUMBER", help="How far tables may be off.  [default: 1e-6]")
 @click.option("--prefix", metavar="NAME", help="C: what all names begin with.  [default: mllkm]")
-@click.option("--dtype", type=click.Choice(DTYPES), help="ONNX: type of features and scores.  [default: float32]")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="ONNX: mixed is float32 in and out and double inside, single and double are all one.  [default: mixed]",
+)
 @overwrite_option
 @debug_option
 def export(

@@ -11,10 +11,10 @@ import numpy as np
 from mllkm_scale import __version__
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.c_code import functions
-from mllkm_scale.export.c_tables import single_tables
 from mllkm_scale.export.c_text import c_comment, c_string, c_table
 from mllkm_scale.export.forms import FormName, find_tables
-from mllkm_scale.export.layout import Layout, TableLayout, machine_layout, require_single, table_layout
+from mllkm_scale.export.layout import Layout, TableLayout, machine_layout, table_layout
+from mllkm_scale.export.single import require_single, single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model

@@ -1,4 +1,7 @@
-"""In which form a machine is exported: kernel by kernel, or by the tables of a component-wise machine."""
+"""In which form a machine is exported: kernel by kernel, or by the tables of a component-wise machine.
+
+The names of forms and precisions are here, apart from all that is slow to load.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ if TYPE_CHECKING:
     from mllkm_scale.model.additive import AdditiveModel
     from mllkm_scale.model.model import Model
 
-__all__ = ["FORMS", "FormName", "find_tables"]
+__all__ = ["FORMS", "PRECISIONS", "FormName", "PrecisionName", "find_tables"]
 
 FormName = Literal["auto", "tables", "direct"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
+PrecisionName = Literal["mixed", "single", "double"]
+PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def find_tables(model: Model, form: FormName = "auto", deviation: float | None = None) -> AdditiveModel | None:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.data.projection import Projection
-from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
 from mllkm_scale.model.model import Model
 
@@ -32,7 +31,6 @@ __all__ = [
     "TableLayout",
     "machine_layout",
     "projection_matrix",
-    "require_single",
     "table_layout",
 ]
 
@@ -154,18 +152,6 @@ def projection_matrix(projection: Projection) -> Array:
     return replace(projection, mean=zeros).apply(np.eye(len(zeros))).T
 
 
-def require_single(values: Array, what: str) -> Array:
-    """The values in single precision, refused where that is too narrow for them."""
-    with np.errstate(over="ignore"):
-        single = values.astype(np.float32)
-    if not np.isfinite(single).all():
-        raise ParameterError(
-            f"{what} is up to {np.abs(values).max():.2g}, which single precision cannot hold:"
-            " train with scaling='standard', or export to onnx or npz"
-        )
-    return single
-
-
 def _unit(offsets: Array, componentwise: bool) -> float:
     """The power of two that is nearest to the usual distance from the origin; 1 where there is none."""
     largest = float(np.abs(offsets).max())
@@ -181,8 +167,9 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
     scaling, projection = preprocessor.scaling, preprocessor.projection
     with np.errstate(over="ignore", divide="ignore"):
         middle = scaling.offset + (origin if projection is None else projection.mean) / scaling.factor
-        centre = np.where(np.isfinite(middle), middle, scaling.offset).astype(np.float32).astype(np.float64)
-    centre = np.where(np.isfinite(centre), centre, scaling.offset)
+        middle = np.where(np.isfinite(middle), middle, scaling.offset)
+        single = middle.astype(np.float32).astype(np.float64)
+    centre = np.where(np.isfinite(single), single, middle)
     # What the scaling makes of the centre, measured from where the next step measures.
     moved = (centre - scaling.offset) * scaling.factor
     unit_norm = scaling.kind == "unit-norm"

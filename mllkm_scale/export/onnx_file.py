@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from mllkm_scale import __version__
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.export.forms import FormName, find_tables
+from mllkm_scale.export.forms import PRECISIONS, FormName, PrecisionName, find_tables
 from mllkm_scale.export.layout import machine_layout, table_layout
 from mllkm_scale.export.onnx_graph import Graph, import_onnx
 from mllkm_scale.export.onnx_machine import (
@@ -19,14 +19,13 @@ from mllkm_scale.export.onnx_machine import (
     add_preparation,
     add_table_scores,
 )
+from mllkm_scale.export.single import single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
-__all__ = ["DTYPES", "OPSET", "DtypeName", "export_onnx"]
+__all__ = ["OPSET", "export_onnx"]
 
-DtypeName = Literal["float32", "float64"]
-DTYPES: tuple[DtypeName, ...] = get_args(DtypeName)
 OPSET, IR_VERSION = 13, 7  # the first in which axes of a sum are an input, and what came with it
 _MAX_BYTES = 2_000_000_000  # of a protobuf message
 
@@ -35,7 +34,7 @@ def export_onnx(
     model: Model,
     path: str | os.PathLike[str],
     *,
-    dtype: DtypeName = "float32",
+    precision: PrecisionName = "mixed",
     form: FormName = "auto",
     deviation: float | None = None,
     overwrite: bool = False,
@@ -44,15 +43,16 @@ def export_onnx(
 
     Its input ``features`` is (rows, features), raw, with any number of rows. Its outputs are ``label``, (rows,), and
     ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score a class. Labels are int64
-    where all classes are whole numbers or booleans, and text otherwise. Everything is computed in double precision.
+    where all classes are whole numbers or booleans, and text otherwise.
 
     Parameters
     ----------
     model : Model
     path : path
         A name that ends with ``.onnx``.
-    dtype : {"float32", "float64"}
-        Type of the features and of the scores.
+    precision : {"mixed", "single", "double"}
+        Features and scores are float32 unless it is ``"double"``; everything in between is computed in double
+        precision unless it is ``"single"``, which is for runtimes that know no other.
     form : {"auto", "tables", "direct"}
         Component-wise machines: by tables where they can be made, by tables or not at all, or kernel by kernel.
     deviation : float, optional
@@ -82,24 +82,26 @@ def export_onnx(
     >>> label.tolist(), scores.shape
     (['near', 'near', 'far', 'far'], (4, 1))
     """
-    if dtype not in DTYPES:
-        raise ParameterError(f"dtype={dtype!r} is not known: choose one of {', '.join(DTYPES)}")
+    if precision not in PRECISIONS:
+        raise ParameterError(f"precision={precision!r} is not known: choose one of {', '.join(PRECISIONS)}")
+    real = np.float32 if precision == "single" else np.float64
+    given = np.float64 if precision == "double" else np.float32
     onnx = import_onnx()
     target = free_target(path, ".onnx", overwrite=overwrite)
     tables = find_tables(model, form, deviation)
     layout = machine_layout(model)
-    graph = Graph(onnx)
-    x = graph.cast("features", "DOUBLE")
-    z = add_preparation(graph, layout.preparation, x)
+    graph = Graph(onnx, real)
+    z = add_preparation(graph, layout.preparation, graph.cast("features", real))
     if tables is not None:
-        scores = add_table_scores(graph, table_layout(tables, layout), z)
+        cells = table_layout(tables, layout)
+        scores = add_table_scores(graph, single_tables(cells) if precision == "single" else cells, z)
     elif layout.componentwise:
         scores = add_component_scores(graph, layout, z)
     else:
         scores = add_global_scores(graph, layout, z)
     labels = _add_labels(graph, model, scores)
     graph("Identity", labels[0], name="label")
-    graph.cast(scores, "FLOAT" if dtype == "float32" else "DOUBLE", name="scores")
+    graph.cast(scores, given, name="scores")
     constant_bytes = sum(len(value.raw_data) for value in graph.initializers)
     if constant_bytes > _MAX_BYTES:
         raise ParameterError(
@@ -112,7 +114,7 @@ def export_onnx(
         constant_bytes=constant_bytes,
         deviation=0.0 if tables is None else tables.deviation,
     )
-    made = _model(graph, model, summary, dtype, labels[1])
+    made = _model(graph, model, summary, given, labels[1])
     onnx.checker.check_model(made, full_check=True)
     write_bytes(target, made.SerializeToString())
     return summary
@@ -121,7 +123,7 @@ def export_onnx(
 def _add_labels(graph: Graph, model: Model, scores: str) -> tuple[str, int]:
     """Labels (n,) by scores (n, K), and their type."""
     if model.n_machines == 1:
-        codes = graph.cast(graph("Reshape", graph("Greater", scores, 0.0), np.array([-1])), "INT64")
+        codes = graph.cast(graph("Reshape", graph("Greater", scores, 0.0), np.array([-1])), np.int64)
     else:
         codes = graph("ArgMax", scores, axis=1, keepdims=0)
     types, classes = graph.onnx.TensorProto, model.classes
@@ -136,9 +138,9 @@ def _are_whole(classes: np.ndarray) -> bool:
     return all(abs(label) < 2**63 and label == int(label) for label in classes.tolist())
 
 
-def _model(graph: Graph, model: Model, summary: ExportSummary, dtype: DtypeName, label_type: int) -> Any:
-    helper, types = graph.onnx.helper, graph.onnx.TensorProto
-    number = types.FLOAT if dtype == "float32" else types.DOUBLE
+def _model(graph: Graph, model: Model, summary: ExportSummary, given: type[np.floating], label_type: int) -> Any:
+    helper = graph.onnx.helper
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(given))
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,

@@ -6,9 +6,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.single import require_single
 
 __all__ = ["Graph", "import_onnx"]
 
@@ -26,17 +27,23 @@ def import_onnx() -> ModuleType:
 
 
 class Graph:
-    """Nodes and constants in the order in which they were asked for; every value is known by its name."""
+    """Nodes and constants in the order in which they were asked for; every value is known by its name.
 
-    def __init__(self, onnx: ModuleType, stem: str = "") -> None:
+    Constants that are not whole numbers are of the type `real`, float32 or float64, in which the graph computes.
+    """
+
+    def __init__(self, onnx: ModuleType, real: DTypeLike = np.float64, stem: str = "") -> None:
         self.onnx = onnx
+        self.real = np.dtype(real)
         self.stem = stem
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
 
     def constant(self, values: Any) -> str:
-        """A constant: an array, or a number in double precision."""
+        """A constant: an array, or a number."""
         array = np.asarray(values, order="C")
+        if array.dtype.kind == "f" and self.real == np.float32:
+            array = require_single(array, "a number of the model")
         name = f"{self.stem}c{len(self.initializers)}"
         self.initializers.append(self.onnx.numpy_helper.from_array(array, name))
         return name
@@ -52,6 +59,6 @@ class Graph:
         """The sum over an axis."""
         return self("ReduceSum", value, np.array([axis]), keepdims=int(keep))
 
-    def cast(self, value: str, dtype: str, name: str = "") -> str:
-        """The same value as another type, such as ``"DOUBLE"``."""
-        return self("Cast", value, name=name, to=getattr(self.onnx.TensorProto, dtype))
+    def cast(self, value: str, dtype: DTypeLike, name: str = "") -> str:
+        """The same value as another type."""
+        return self("Cast", value, name=name, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

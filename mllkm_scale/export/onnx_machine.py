@@ -1,4 +1,4 @@
-"""The decision function as a graph, from prepared rows to scores, in double precision.
+"""The decision function as a graph, from raw rows to scores.
 
     global       D = |z|^2 + |c|^2 - 2 z c',  H = h(D),  f_k = <z, H slope_k> + H (level_k - <c, slope_k>)
     tables       a binary search of a fixed number of steps for the cell, then its polynomial (Horner)
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
-    """z' of raw rows x in double precision."""
+    """z' of raw rows x."""
     if preparation.unit_norm:
         # Divided by the largest entry first, so that no square overflows or vanishes.
         units = graph("Div", x, _without_zero(graph, graph("ReduceMax", graph("Abs", x), axes=[1], keepdims=1)))
@@ -46,7 +46,7 @@ def add_global_scores(graph: Graph, layout: Layout, z: str) -> str:
     squared = graph.sum(graph("Mul", z, z), 1, keep=True)
     lengths = graph("Add", squared, np.einsum("sd,sd->s", layout.anchors, layout.anchors))
     distances = graph("Add", lengths, graph("MatMul", z, -2.0 * layout.anchors.T))
-    rounding = graph("Mul", lengths, ROUNDING * np.finfo(np.float64).eps)
+    rounding = graph("Mul", lengths, ROUNDING * float(np.finfo(graph.real).eps))
     distances = graph("Where", graph("Less", distances, rounding), 0.0, distances)
     H = _bumps(graph, layout, distances, layout.gammas, squared=True)
     sums = graph("MatMul", H, layout.slopes.reshape(s, K * d))
@@ -60,10 +60,11 @@ def add_component_scores(graph: Graph, layout: Layout, z: str) -> str:
     """Scores (n, K) of component-wise kernels, feature by feature."""
     _, K, d = layout.slopes.shape
     types, helper = graph.onnx.TensorProto, graph.onnx.helper
+    real = helper.np_dtype_to_tensor_dtype(graph.real)
     anchors = graph.constant(layout.anchors.T)
     slopes = graph.constant(layout.slopes.transpose(2, 0, 1))
     levels = graph.constant(layout.levels)
-    body = Graph(graph.onnx, "body_")
+    body = Graph(graph.onnx, graph.real, "body_")
     column = body("Gather", z, "body_l", axis=1)
     offsets = body("Sub", body("Unsqueeze", column, np.array([1])), body("Gather", anchors, "body_l", axis=0))
     H = _bumps(body, layout, offsets, layout.gammas, squared=False)
@@ -76,11 +77,11 @@ def add_component_scores(graph: Graph, layout: Layout, z: str) -> str:
         [
             helper.make_tensor_value_info("body_l", types.INT64, []),
             helper.make_tensor_value_info("body_more", types.BOOL, []),
-            helper.make_tensor_value_info("body_in", types.DOUBLE, ["rows", K]),
+            helper.make_tensor_value_info("body_in", real, ["rows", K]),
         ],
         [
             helper.make_tensor_value_info("body_on", types.BOOL, []),
-            helper.make_tensor_value_info("body_out", types.DOUBLE, ["rows", K]),
+            helper.make_tensor_value_info("body_out", real, ["rows", K]),
         ],
         body.initializers,
     )

@@ -1,4 +1,4 @@
-"""Tables of a component-wise machine in single precision: the C header's.
+"""Numbers and tables in single precision, of the C header and of ONNX for runtimes without double precision.
 
 Rounding moves edges, origins and factors of cells. A polynomial is therefore rewritten in the variable that single
 precision really has,
@@ -15,11 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.export.layout import TableLayout, require_single
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.layout import TableLayout
 
-__all__ = ["single_tables", "substituted"]
+__all__ = ["require_single", "single_tables", "substituted"]
 
 Array = NDArray[Any]
+
+
+def require_single(values: Array, what: str) -> Array:
+    """The values in single precision, refused where it is too narrow for the largest of them."""
+    with np.errstate(over="ignore", under="ignore"):
+        single = values.astype(np.float32)
+    overflown = np.isinf(single).sum() > np.isinf(values).sum()
+    vanished = values.any() and not single.any()
+    if overflown or vanished:
+        largest = np.abs(values[np.isfinite(values)]).max()
+        raise ParameterError(
+            f"{what} is up to {largest:.2g}, which single precision cannot hold: train with scaling='standard',"
+            " or export to NPZ, or to ONNX in double precision"
+        )
+    return single
 
 
 def single_tables(tables: TableLayout) -> TableLayout:
