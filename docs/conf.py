@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pygments.lexers.shell import BashLexer
+from sphinx.application import Sphinx
+
 from mllkm_scale import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -58,3 +61,8 @@ pygments_style, pygments_dark_style = "friendly", "github-dark"
 # Prompts and the output below a command are not copied with it.
 copybutton_prompt_text = ">>> |\\.\\.\\. "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app: Sphinx) -> None:
+    """Command lines of the pages have no prompt, without which Pygments takes them for output."""
+    app.add_lexer("console", BashLexer)

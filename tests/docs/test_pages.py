@@ -12,12 +12,12 @@ from mllkm_scale.cli import cli
 from mllkm_scale.params import defaults
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("*.md")),
     ROOT / "jobs" / "README.md",
     ROOT / "cluster" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(DOCS.rglob("*.md")),
 ]
 
 
@@ -28,9 +28,16 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    missing = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
-    assert missing == ["index.md"]
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    names = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
+    assert [name for name in names if f"]({name})" not in index] == ["index.md"]
+
+
+def test_pictures_are_small_and_shown() -> None:
+    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in (DOCS / "images").iterdir():
+        assert f"images/{picture.name})" in texts, picture.name
+        assert picture.stat().st_size < 700_000, picture.name
 
 
 def test_the_training_page_lists_every_parameter_with_its_default() -> None:
