@@ -36,7 +36,7 @@ ROWS = 256
 _TABLE_BYTES = 8 * 4  # of a feature, besides its cells
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdditiveModel:
     """The tables of a component-wise model; see `compile_additive`.
 
@@ -86,6 +86,10 @@ class AdditiveModel:
     def degree(self) -> int:
         """Of the polynomials."""
         return int(self.coefficients.shape[2]) - 1
+
+    def __repr__(self) -> str:
+        size = f"{self.cells:,} cells, {format_bytes(self.bytes)}, off by at most {self.deviation:.1e}"
+        return f"AdditiveModel({self.n_features:,} features, {self.n_machines:,} outputs, {size})"
 
     def decide(self, Z: Array) -> Array:
         """f of prepared rows Z (n, d), shape (n, K); the bits of a row depend on that row alone."""

@@ -15,7 +15,7 @@ from mllkm_scale.model.files import model_arrays, model_checksum
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 
-__all__ = ["Description", "GammaShare", "HeavyKernel", "TableFacts", "describe"]
+__all__ = ["Description", "GammaShare", "HeavyKernel", "TableFacts", "describe", "direct_cost"]
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,10 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
     ('squared', 'standard scaling', ('far', 'near'))
     """
     s, d = model.anchors.shape
-    K, d_in = model.n_machines, model.n_features_in
+    d_in = model.n_features_in
     componentwise, projection = model.family.componentwise, model.preprocessor.projection
-    # Distances, or squared offsets and features; then the coefficients of every machine.
-    products = s * d * (2 if componentwise else 1) + K * s * (d + 1)
     prepared = d_in + (0 if projection is None else d_in * d)
+    multiply_adds, bumps = direct_cost(model)
     return Description(
         map=model.family.map,
         componentwise=componentwise,
@@ -140,11 +139,21 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         file_bytes=None if path is None else _file_bytes(Path(path)),
         memory_bytes=sum(values.nbytes for values in model_arrays(model).values()),
         block_bytes=model.blocks.block_bytes,
-        multiply_adds=products + prepared,
-        bumps=s * d if componentwise else s,
+        multiply_adds=multiply_adds,
+        bumps=bumps,
         tables=_table_facts(model, prepared),
         no_tables=model.form.reason,
     )
+
+
+def direct_cost(model: Model) -> tuple[int, int]:
+    """Multiply-adds, and values of the map h, that a row costs where every kernel is evaluated."""
+    s, d = model.anchors.shape
+    componentwise, d_in = model.family.componentwise, model.n_features_in
+    # Distances, or squared offsets and features; then the coefficients of every machine.
+    products = s * d * (2 if componentwise else 1) + model.n_machines * s * (d + 1)
+    prepared = d_in + (0 if model.preprocessor.projection is None else d_in * d)
+    return products + prepared, s * d if componentwise else s
 
 
 def _table_facts(model: Model, prepared: int) -> TableFacts | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
     from mllkm_scale.model.describe import Description
+    from mllkm_scale.model.parts import ModelParts
     from mllkm_scale.model.record import ModelRecord
 
-__all__ = ["LISTED", "class_names", "cost_facts", "facts_in_words", "lines", "proved_facts"]
+__all__ = ["LISTED", "class_names", "cost_facts", "facts_in_words", "lines", "one_line", "proved_facts"]
 
 LISTED = 10
 
@@ -25,7 +27,7 @@ def facts_in_words(description: Description) -> dict[str, str]:
         "family": description.family,
         "kernels": f"{description.n_kernels} of {record.n_open} candidates, weights {weights}",
         "features": f"{description.n_features_in} in, {description.n_features_out} as the kernels see them",
-        "classes": class_names(description),
+        "classes": class_names(description.classes),
         "preprocessing": description.preprocessing,
         **proved_facts(record),
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
@@ -36,10 +38,19 @@ def facts_in_words(description: Description) -> dict[str, str]:
     }
 
 
-def class_names(description: Description) -> str:
+def one_line(model: ModelParts) -> str:
+    """What a model is, as its `repr` shows it."""
+    family, record = model.family, model.certificate
+    kind = f"{family.map}, {'component-wise' if family.componentwise else 'global'}"
+    size = f"{model.n_kernels:,} of {record.n_open:,} kernels, {model.n_features_in:,} features"
+    gap = "nothing proved" if math.isnan(record.gap) else f"gap {100 * record.gap:.3g} %"
+    return f"{type(model).__name__}({kind}, {size}, {len(model.classes):,} classes, {gap}, {record.status})"
+
+
+def class_names(classes: Sequence[Any]) -> str:
     """The classes, or the first of many."""
-    shown = ", ".join(str(label) for label in description.classes[:LISTED])
-    return shown + (f", ... ({len(description.classes)})" if len(description.classes) > LISTED else "")
+    shown = ", ".join(str(label) for label in classes[:LISTED])
+    return shown + (f", ... ({len(classes)})" if len(classes) > LISTED else "")
 
 
 def cost_facts(description: Description) -> dict[str, str]:

@@ -16,6 +16,7 @@ from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.page import fitted_facts, fitted_html
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import ONLINE
 from mllkm_scale.online.params import OnlineParams
@@ -330,6 +331,13 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
         rows = self._rows(X)
         return self.model_.predict(rows, n_jobs=self._threads())
+
+    def _html_repr(self) -> str:
+        """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
+        diagram: str = super()._html_repr()
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return diagram + fitted_html(f"{type(self).__name__}, fitted", fitted_facts(self))
 
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs

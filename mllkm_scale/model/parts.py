@@ -13,6 +13,7 @@ from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.describe_text import one_line
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["ModelParts"]
@@ -20,7 +21,7 @@ __all__ = ["ModelParts"]
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModelParts:
     """The fields of a model, as `Model` describes them; refused if they do not agree."""
 
@@ -76,6 +77,9 @@ class ModelParts:
     def flat(self, scores: Array) -> Array:
         """Values (n, K) as they are given out: (n,) for two classes."""
         return scores[:, 0] if self.n_machines == 1 else scores
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what was made of them is made again where it is needed."""
