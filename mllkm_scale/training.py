@@ -43,9 +43,17 @@ if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.model.evaluation import Evaluation
 
-__all__ = ["COLD", "Start", "TrainResult", "Training", "enlisted", "train"]
+__all__ = ["COLD", "Proof", "Start", "TrainResult", "Training", "enlisted", "train"]
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A bound D on the optimum of a machine, and the duals (n, K) whose value it is."""
+
+    dual: float
+    duals: Array
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,13 @@ class Start:
     """The end of another training on the same problem, with this C, from which the machines of a path begin.
 
     With `only_smaller`, nothing is inserted any more: `max_kernels` of its kernels are kept, and solved for once more.
+    What was proved of that problem then holds on.
     """
 
     states: tuple[Any, ...] = ()
     C: float = 0.0
     only_smaller: bool = False
+    proofs: tuple[Proof, ...] = ()
 
 
 COLD = Start()
@@ -203,6 +213,7 @@ class Training:
         self.states: list[Any] = []  # of the machines, the last one perhaps under way
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
+        self.proofs: list[Proof] = []  # of the machines that have ended
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
         problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
@@ -223,7 +234,8 @@ class Training:
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
         total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
-        model, duals = assemble(problem, self.states, total, self.params, status)
+        model = assemble(problem, self.states, total, self.params, status)
+        duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
 
     def columns(self, problem: Problem) -> list[Array]:
@@ -237,19 +249,20 @@ class Training:
         signs = self.columns(problem)[number]
         machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
         if self.start.only_smaller:
-            status: str | None = self.shrink(machine, number, self.start.states[number], problem)
+            self.shrink(machine, number, self.start.states[number], problem)
+            status = self.conclude(machine, number, "max_kernels", self.start.proofs[number])
         else:
-            status = self.improve(machine, number, problem)
+            status = self.conclude(machine, number, self.improve(machine, number, problem))
             most = self.params.max_kernels
             if most is not None and np.count_nonzero(self.states[number].weights) > most:
-                status = self.shrink(machine, number, self.states[number], problem)
+                self.shrink(machine, number, self.states[number], problem)
+                status = self.conclude(machine, number, "max_kernels", self.proofs[number])
         if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
             self.inner_records.append(machine.inner.record())
-        self.conclude(machine, number)
-        return status or "stalled"
+        return status
 
-    def improve(self, machine: Any, number: int, problem: Problem) -> str | None:
-        """Rounds until the gap is small enough, a limit, or nothing helps any more: None."""
+    def improve(self, machine: Any, number: int, problem: Problem) -> str:
+        """Rounds until the gap is small enough, a limit, or nothing helps any more; returns which."""
         status = self.limit(number)
         if status is not None:
             return status
@@ -260,14 +273,13 @@ class Training:
             status = self.limit(number)
             if status is not None:
                 break
-        return status
+        return status or "stalled"
 
-    def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> str:
+    def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> None:
         """Keep the heaviest `max_kernels`, and solve for them once more."""
         after, certificate = next(machine.rounds(machine.truncated(state, self.params.max_kernels)))
         self.remember(number, after, certificate)
         self.report(problem, certificate)
-        return "converged" if certificate.gap <= self.params.tol else "max_kernels"
 
     def begin(self, machine: Any, number: int) -> Any:
         """Where a machine goes on from: its checkpoint, the end of another C, or nothing."""
@@ -275,11 +287,16 @@ class Training:
             return self.states[number]
         return machine.warm(self.start.states[number], self.start.C) if self.start.states else None
 
-    def conclude(self, machine: Any, number: int) -> None:
-        """Certify the last state by its own duals, where its scan was still to come."""
-        state = self.states[number]
-        if isinstance(state, State) and not state.scanned:
-            self.objectives[number] = replace(self.objectives[number], dual=machine.pricing.dual_bound(state))
+    def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
+        """Certify the last state: by its own duals, or by earlier ones that prove more. Returns how it ended."""
+        state, objective = self.states[number], self.objectives[number]
+        lagged = isinstance(state, State) and not state.scanned
+        proof = Proof(machine.pricing.dual_bound(state) if lagged else objective.dual, state.feasible_duals)
+        if earlier is not None and earlier.dual > proof.dual:
+            proof = earlier
+        self.proofs[number:] = [proof]
+        self.objectives[number] = replace(objective, dual=proof.dual)
+        return "converged" if self.objectives[number].gap <= self.params.tol else status
 
     def limit(self, number: int) -> str | None:
         """The rule by which this machine is to end now, if any."""

@@ -18,14 +18,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import CheckpointError, DataError, ParameterError
 from mllkm_scale.path.points import PathPoint, knee_point
 from mllkm_scale.run.access import reading, writing
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.events import Event
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.log import LOGGER
 from mllkm_scale.run.machine import state_arrays, state_from_arrays
+from mllkm_scale.run.wording import describe
+from mllkm_scale.training import Proof, Start
 
 __all__ = ["PATH", "PathFolder", "read_path"]
 
@@ -86,23 +91,37 @@ class PathFolder:
             return RunFolder.resume(folder), True
         return RunFolder.create(folder, overwrite=True), False
 
-    def keep(self, point: PathPoint, fingerprint: str, states: Sequence[Any]) -> None:
+    def log(self, event: Event) -> None:
+        """Listen: events of the path itself go to run.log, beside those of its trainings."""
+        LOGGER.info("%s", describe(event))
+
+    def keep(self, point: PathPoint, fingerprint: str, end: Start) -> None:
         """The end of a point, for the next one to begin from, and for a resumed path to pass over."""
         arrays: dict[str, NDArray[Any]] = {}
-        for k, state in enumerate(states):
+        for k, state in enumerate(end.states):
             arrays |= state_arrays(state, f"machine{k}_")
-        header = {"point": dataclasses.asdict(point), "machines": len(states)}
+        for k, proof in enumerate(end.proofs):
+            arrays |= {f"proof{k}_dual": np.asarray(proof.dual), f"proof{k}_duals": proof.duals}
+        counts = {"machines": len(end.states), "proofs": len(end.proofs)}
+        header = {"point": dataclasses.asdict(point), "C": end.C, "only_smaller": end.only_smaller} | counts
         save_checkpoint(
-            self.path / point.name / END, fingerprint=fingerprint, round=states[0].round, header=header, arrays=arrays
+            self.path / point.name / END,
+            fingerprint=fingerprint,
+            round=end.states[0].round,
+            header=header,
+            arrays=arrays,
         )
 
-    def done(self, name: str, fingerprint: str, kind: type[Any]) -> tuple[PathPoint, tuple[Any, ...]] | None:
-        """A point that was trained already, and the states of its machines; None if it is still to be trained."""
+    def done(self, name: str, fingerprint: str, kind: type[Any]) -> tuple[PathPoint, Start] | None:
+        """A point that was trained already, and its end; None if it is still to be trained."""
         if not self.resume or not _belongs(self.path / name / END, fingerprint):
             return None
         header, arrays = load_checkpoint(self.path / name / END, fingerprint)
         states = tuple(state_from_arrays(kind, arrays, f"machine{k}_") for k in range(header["machines"]))
-        return PathPoint(**header["point"]), states
+        proofs = tuple(
+            Proof(arrays[f"proof{k}_dual"].item(), arrays[f"proof{k}_duals"]) for k in range(header["proofs"])
+        )
+        return PathPoint(**header["point"]), Start(states, header["C"], header["only_smaller"], proofs)
 
 
 def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:

@@ -139,13 +139,13 @@ def train_path(
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         own = PlainProgress() if settings.verbose else None
-        tell = broadcast(listener, own, None if folder is None else folder.root.record)
+        tell = broadcast(listener, own)
         stack.enter_context(one_blas_thread())
         team = stack.enter_context(Team(n_threads(settings.n_jobs)))
         path = PathTraining(values, settings, plan, team, tell, folder, should_stop, ending)
         if client is not None:
             where = None if folder is None else folder.path
-            path.crew = stack.enter_context(enlisted(client, where, settings, plan, path.poll, tell))
+            path.crew = stack.enter_context(enlisted(client, where, settings, plan, path.poll, path.listener))
         return path.run(dataset)
 
 
@@ -164,7 +164,8 @@ class PathTraining:
         ending: Ending,
     ) -> None:
         self.values, self.params, self.plan, self.team = values, params, plan, team
-        self.listener, self.folder, self.should_stop, self.ending = listener, folder, should_stop, ending
+        self.shown, self.folder, self.should_stop, self.ending = listener, folder, should_stop, ending
+        self.listener = broadcast(listener, None if folder is None else folder.log)
         self.crew: Crew = ThreadCrew(team, self.poll)
         self.points: list[PathPoint] = []
         self.models: list[Model] = []
@@ -200,23 +201,25 @@ class PathTraining:
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
         found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind)
         if found is not None and self.folder is not None:
-            point, states = found
+            point, end = found
             model = load_model(RunFolder(self.folder.path / name).model)
         else:
-            result, states, elapsed_s = self.train(dataset, problem, value, name, start)
+            result, training, elapsed_s = self.train(dataset, problem, value, name, start)
             model, point = result.model, self.measure(result, value, dataset, elapsed_s)
+            smaller = self.values.parameter == "max_kernels"
+            end = Start(tuple(training.states), problem.C, smaller, tuple(training.proofs) if smaller else ())
             if self.folder is not None:
-                self.folder.keep(point, problem.fingerprint, states)
+                self.folder.keep(point, problem.fingerprint, end)
         self.points.append(point)
         self.models.append(model)
         if self.folder is not None:
             self.folder.write(self.points)
         self.listener(Notice(_in_words(point)))
-        return Start(states, problem.C, only_smaller=self.values.parameter == "max_kernels")
+        return end
 
     def train(
         self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start
-    ) -> tuple[TrainResult, tuple[Any, ...], float]:
+    ) -> tuple[TrainResult, Training, float]:
         """A training of its own, in a run folder of its own."""
         over_C = self.values.parameter == "C"
         params = replace(self.params, C=value) if over_C else replace(self.params, max_kernels=int(value))
@@ -226,11 +229,11 @@ class PathTraining:
             if self.folder is not None:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
-            tell = broadcast(self.listener, None if run is None else run.record)
+            tell = broadcast(self.shown, None if run is None else run.record)
             training = Training(params, self.plan, self.team, tell, run, self.should_stop, self.ending)
             training.crew, training.start = self.crew, start
             result = training.run_on(problem, dataset, going_on)
-        return result, tuple(training.states), time.perf_counter() - started
+        return result, training, time.perf_counter() - started
 
     def measure(self, result: TrainResult, value: float, dataset: Dataset, elapsed_s: float) -> PathPoint:
         model, evaluation = result.model, result.evaluation

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
@@ -19,13 +18,11 @@ from mllkm_scale.run.problem import Problem
 
 __all__ = ["assemble", "plain_params"]
 
-Array = NDArray[Any]
-
 
 def assemble(
     problem: Problem, states: Sequence[MachineState], objective: Objective, params: Params, status: str
-) -> tuple[Model, Array]:
-    """The model, and the duals (n, K) that its certificate rests on.
+) -> Model:
+    """The model of the machines.
 
     One machine has weights (s,). Several (one-vs-rest) are merged over the union of their kernels, and have
     weights (K, s).
@@ -52,8 +49,7 @@ def assemble(
         seed=problem.seed,
         params=plain_params(params) | {"C": problem.C},
     )
-    proved = np.concatenate([state.feasible_duals for state in states], axis=1)
-    model = Model(
+    return Model(
         family=problem.grid.family,
         classes=problem.classes,
         anchors=kernels.anchors,
@@ -65,7 +61,6 @@ def assemble(
         preprocessor=problem.preprocessor,
         certificate=record,
     )
-    return model, proved
 
 
 def plain_params(params: Params) -> dict[str, Any]:

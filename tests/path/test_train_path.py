@@ -227,3 +227,21 @@ def test_validation_rows_that_do_not_fit_are_refused_before_training(halves, rea
     X, y = real_data("wine")
     with pytest.raises(DataError, match="13 features instead of 64"):
         train_path(data, Dataset.from_arrays(X, y), Cs=[1.0])
+
+
+def test_what_was_proved_of_the_whole_machine_holds_for_a_smaller_one(mkl_reference, small_problem):
+    X, signs = small_problem("breast_cancer", 80)
+    gammas = (0.1, 0.5)
+    data = Dataset.from_arrays(X, (signs[:, 0] > 0).astype(int))
+    settings = {"C": 2.0, "gammas": gammas, "scaling": "none", "local_bias": 0.5, "tol": 1e-4, "n_jobs": 1}
+    family = {"map": "gaussian", "componentwise": False, "normalize": "trace", "local_bias": 0.5}
+    features = mkl_reference.grid_features(X, gammas, **family)
+    optimum = mkl_reference.optimum(X, signs, gammas=gammas, C=2.0, **family)
+    small = train(data, max_kernels=3, **settings)
+    forms = mkl_reference.quadratic_forms(features, small.duals * signs)
+    certificate = small.model.certificate
+    assert certificate.dual == pytest.approx(small.duals.sum() - 0.5 * forms.max(), rel=1e-6)
+    assert optimum * (1 - 1e-3) <= certificate.dual <= optimum * (1 + 1e-8)
+    assert certificate.primal > 1.01 * optimum  # three kernels are too few
+    path = train_path(data, data, kernel_counts=[20, 3], **settings)
+    assert path.models[1].certificate.dual >= path.models[0].certificate.dual
