@@ -50,7 +50,7 @@ def _quality(estimator: MLLKMClassifier) -> dict[str, str]:
     record = estimator.model_.certificate
     if math.isnan(record.gap):
         error = estimator.prequential_error_
-        shown = "none yet: all samples were of the warm-up" if math.isnan(error) else f"{100 * error:.2f} %"
+        shown = "none yet: too few samples since the warm-up" if math.isnan(error) else f"{100 * error:.2f} %"
         return {"proved": "nothing: learned from a stream", "prequential error": shown}
     asked = f"asked for {100 * record.tol:.3g} %"
     return {
