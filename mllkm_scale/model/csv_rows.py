@@ -94,7 +94,7 @@ def _layout(lines: Lines, name: str, options: ConvertOptions, delimiter: str | N
     if found != n_features:
         hint = "give the same features in the same order"
         if found == n_features + 1 and layout.label is None:
-            hint = "if one column is the label, name it as the label column, such as last"
+            hint = "if one column is the label, name it as the label column"
         raise DataError(f"{name} has {found} features per row, but the model was trained with {n_features}: {hint}")
     return layout
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import h5py
 import numpy as np
 import pytest
@@ -122,3 +124,46 @@ def test_a_class_that_hdf5_cannot_hold_is_refused(make_model, source, tmp_path):
     with pytest.raises(DataError, match="HDF5 cannot hold"):
         predict_file(make_model(classes=("a", "b\x00c")), source, tmp_path / "out.h5")
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_two_classes_have_one_score_in_text_and_labels_are_quoted(make_model, rows, source, tmp_path):
+    model = make_model(classes=('a "b"', "c,d"))
+    summary = predict_file(model, source, tmp_path / "out.csv", scores=True)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["prediction", "score_c,d"]
+    assert [label for label, _ in lines] == model.predict(rows).tolist()
+    assert [float(score) for _, score in lines] == model.decision_function(rows).tolist()
+    assert summary.size_bytes == (tmp_path / "out.csv").stat().st_size
+
+
+def test_text_labels_with_every_sign_survive_in_text(make_model, source, tmp_path):
+    model = make_model(classes=("two\nlines", "über\x00"))
+    predict_file(model, source, tmp_path / "out.tsv")
+    with (tmp_path / "out.tsv").open(newline="", encoding="utf-8") as file:
+        assert {label for [label] in csv.reader(file, delimiter="\t")} <= {"prediction", *model.classes.tolist()}
+
+
+def test_workers_are_given_data_sets_alone(make_model, tmp_path):
+    with pytest.raises(ParameterError, match=r"workers read HDF5 and zarr, not csv: convert .*new\.csv first"):
+        predict_file(make_model(), tmp_path / "new.csv", tmp_path / "out.h5", client=object())
+
+
+def test_a_format_that_is_not_known_is_refused(make_model, source, tmp_path):
+    with pytest.raises(ParameterError, match="format='xls' is not known: choose one of hdf5, zarr, csv"):
+        predict_file(make_model(), source, tmp_path / "out.h5", format="xls")
+    with pytest.raises(ParameterError, match="needs a header: give its position"):
+        predict_file(make_model(), "new.csv", tmp_path / "out.h5", label_column="kind", header=False)
+
+
+def test_arrays_that_are_no_rows_of_numbers_are_refused(make_model, tmp_path):
+    np.savez(tmp_path / "new.npz", X=np.array(["a", "b"]), Z=np.zeros((3, 4)))
+    with pytest.raises(DataError, match="has X of shape"):
+        predict_file(make_model(), tmp_path / "new.npz", tmp_path / "out.h5")
+    np.savez(tmp_path / "other.npz", Z=np.zeros((3, 4)))
+    with pytest.raises(DataError, match="holds no rows under the name X"):
+        predict_file(make_model(), tmp_path / "other.npz", tmp_path / "out.h5")
+    np.save(tmp_path / "new.npy", np.zeros((3, 5)))
+    with pytest.raises(DataError, match="has 5 features per row, but the model was trained with 4"):
+        predict_file(make_model(), tmp_path / "new.npy", tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
