@@ -205,44 +205,46 @@ def draw_certificate(path: Path) -> None:
     save(figure, path)
 
 
-@styled
 def draw_budget(path: Path) -> None:
-    """Plans of one training within three budgets, and the peaks that were measured."""
-    from matplotlib.figure import Figure
-
-    usps, budgets = load("usps"), ("450MB", "650MB", "1GB")
-    runs = []
+    """One training within three budgets, each in a process of its own."""
+    usps, runs = load("usps"), []
+    options = ["--C", "10", "--scaling", "none", "--tol", "0.05", "--gammas", "0.095,0.0465,0.0116,0.0029"]
+    options += ["--no-report", "--progress", "plain"]
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "usps.h5"
         write_hdf5(data, usps["X"][:3000], usps["y"][:3000])
-        for budget in budgets:
+        for budget in ("450MB", "650MB", "1GB"):
             run = Path(folder) / budget
-            options = ["--memory", budget, "--C", "10", "--scaling", "none", "--tol", "0.05", "--progress", "plain"]
-            options += ["--gammas", "0.095,0.0465,0.0116,0.0029"]
-            command = [sys.executable, "-m", "mllkm_scale", "train", str(data), "--out", str(run), *options]
-            subprocess.run(command, check=True)
+            command = [sys.executable, "-m", "mllkm_scale", "train", str(data), "--out", str(run), "--memory", budget]
+            subprocess.run([*command, *options], check=True)
             runs.append(json.loads((run / "run.json").read_text()))
-    figure = Figure(figsize=(7.2, 2.5))
+    draw_plans(runs, path)
+
+
+@styled
+def draw_plans(runs: list[dict[str, Any]], path: Path) -> None:
+    """Plans as bars, a budget a bar, with the peaks that were measured and the forms that were solved."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 2.7))
     axis = figure.subplots()
-    names = [row["what"] for row in runs[0]["plan"]["rows"]]
     for position, run in enumerate(runs):
         start = 0.0
-        sizes = {row["what"]: row["bytes"] / 1e6 for row in run["plan"]["rows"]}
-        for name, tint in zip(names, TINTS, strict=False):
-            size = sizes.get(name, 0.0)
-            axis.barh(position, size, left=start, height=0.55, color=tint, label=name if position == 0 else None)
-            start += size
+        for row, tint in zip(run["plan"]["rows"], TINTS, strict=True):
+            label = row["what"] if position == 0 else None
+            axis.barh(position, row["bytes"] / 1e6, left=start, height=0.5, color=tint, label=label)
+            start += row["bytes"] / 1e6
         budget, peak = run["plan"]["budget_bytes"] / 1e6, run["result"]["peak_bytes"] / 1e6
-        axis.plot([budget, budget], [position - 0.38, position + 0.38], color="black", lw=1.4)
+        forms = ", ".join(f"{form} {count}x" for form, count in sorted(run["inner"][0]["forms"].items()))
+        axis.plot([budget, budget], [position - 0.36, position + 0.36], color="black", lw=1.4)
         axis.plot(peak, position, "D", color="black", ms=5, mec="white", mew=0.8)
-        forms = ", ".join(f"{form} {count}x" for form, count in run["inner"][0]["forms"].items())
-        axis.annotate(f"{peak:.0f} MB", (peak, position + 0.31), fontsize=7, ha="center", va="bottom")
-        axis.annotate(forms, (budget + 15, position), fontsize=7, va="center")
+        axis.annotate(f"{peak:.0f} MB", (peak, position + 0.28), fontsize=7, ha="center", va="bottom")
+        axis.annotate(forms, (budget + 12, position), fontsize=7, va="center")
     axis.plot([], [], "D", color="black", ms=5, ls="none", label="measured peak")
     axis.plot([], [], color="black", lw=1.4, label="budget")
-    axis.set_yticks(range(len(runs)), [f"{budget}" for budget in budgets])
-    axis.set(xlabel="memory of the process (MB)", ylim=(-0.6, len(runs) - 0.2), xlim=(0, None))
-    axis.legend(loc="lower right")
+    axis.set_yticks(range(len(runs)), [f"{run['plan']['budget_bytes'] / 1e6:,.0f} MB" for run in runs])
+    axis.set(xlabel="memory of the process (MB)", ylim=(-0.5, len(runs) - 0.3), xlim=(0, 1150))
+    figure.legend(loc="outside lower center", ncols=3)
     save(figure, path)
 
 
