@@ -34,6 +34,8 @@ def path_picture(points: Sequence[PathPoint]) -> Figure:
 
 
 def _draw(axes: Axes, points: Sequence[PathPoint], cost: Callable[[PathPoint], float]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     edge, knee = front(points), knee_point(points)
     ordered = sorted(points, key=cost)
     axes.plot([cost(p) for p in ordered], [100 * p.error for p in ordered], color=GREY, linewidth=0.5, zorder=1)
@@ -44,6 +46,10 @@ def _draw(axes: Axes, points: Sequence[PathPoint], cost: Callable[[PathPoint], f
         [cost(knee)], [100 * knee.error], s=90, facecolors="none", edgecolors=ORANGE, linewidths=1.4, label="knee"
     )
     axes.set_xscale("log")
+    spread = max(cost(p) for p in points) / min(cost(p) for p in points)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if spread < 100 else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.margins(x=0.12, y=0.15)
     axes.grid(True, linewidth=0.3, alpha=0.5)
     if len(points) <= LABELLED:
