@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.errors import ParameterError
@@ -140,6 +140,7 @@ def hostile(
     return found
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=64, max_size=64),
     st.sampled_from([0.0, 1e-30, 1e-6, 1.0]),
