@@ -1,6 +1,6 @@
 """How fast a model answers: single rows, small batches, and many rows against the bare matrix products.
 
-    python jobs/bench/serving.py [--kernels 400] [--rows 10000] [--repeats 5]
+    python jobs/bench/serving.py [--kernels 400] [--rows 10000] [--repeats 5] [--page docs/serving.md]
 
 MNIST after a projection to 50 components (ten classes), by global and by component-wise gaussian kernels, and ijcnn1
 (22 features, two classes). The machines have exactly as many kernels as asked for, a tenth on ijcnn1, with anchors and
@@ -9,7 +9,8 @@ gammas from the data; the duals are random, as nothing here takes notice of how 
 Latencies are those of calls in Python, one row after another, as percentiles. Batches are timed with one thread, and
 with one a core; the bare products are projection, distances and sums of the same sizes and precisions by `numpy.matmul`
 on all rows at once, with the same number of BLAS threads. Compilation is measured in processes of their own, with an
-empty cache of compiled functions and with the cache that it leaves. Writes results/serving.json.
+empty cache of compiled functions and with the cache that it leaves. Writes results/serving.json, and with --page the
+table between the marks <!-- serving --> and <!-- /serving --> of the page.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from common import load, write
+from scale_page import figure, filled, table
 from threadpoolctl import threadpool_limits
 
 from mllkm_scale import Dataset, Model
@@ -54,8 +56,10 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=400)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--page", type=Path, help="page whose table is written, too")
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"setting": vars(arguments), "machines": {}}
+    setting = {name: value for name, value in vars(arguments).items() if name != "page"}
+    result: dict[str, Any] = {"setting": setting, "machines": {}}
     for title, name, componentwise, n_kernels in (
         ("mnist global", "mnist", False, arguments.kernels),
         ("mnist component-wise", "mnist", True, arguments.kernels),
@@ -73,6 +77,9 @@ def main() -> None:
         }
         show(title, found)
     print(f"written: {write('serving', result)}")
+    if arguments.page is not None:
+        text = arguments.page.read_text(encoding="utf-8")
+        arguments.page.write_text(filled(text, "serving", page_lines(result["machines"])), encoding="utf-8")
 
 
 def machine(name: str, componentwise: bool, n_kernels: int) -> Model:
@@ -217,6 +224,39 @@ def show(title: str, found: dict[str, Any]) -> None:
         print(f"  {batch['threads']} thread(s): rows/s {rates}" + (f"; {ratios}" if ratios else ""))
     off = found["agreement"]
     print(f"  off by {off['largest_difference']:.1e} of {off['largest_score']:.1f}, {off['labels_that_differ']} labels")
+
+
+def page_lines(machines: dict[str, Any]) -> list[str]:
+    """A line a machine."""
+    head = ["", "kernels", "`Server.label`: median", "99 %", "10 rows", "many rows, `Model.predict`", "of products"]
+    rows = []
+    for title, found in machines.items():
+        us, batch = found["latency_us"]["label"], found["many"][-1]
+        ratio = batch["ratios"].get("predict over its products")
+        rows.append(
+            [
+                title,
+                str(found["kernels"]),
+                f"{figure(us['p50'])} us",
+                f"{figure(us['p99'])} us",
+                f"{figure(found['batches_us_a_row']['10']['server'])} us a row",
+                f"{batch['rows_s']['predict']:,.0f} rows/s",
+                "" if ratio is None else f"{figure(ratio)} times their time",
+            ]
+        )
+    made = [found["starting"] for found in machines.values()]
+    return [
+        *table(head, rows),
+        "",
+        f"Making a server takes up to {max(found['empty_s'] for found in made):.1f} s when its loops are compiled for"
+        f" the first time on a machine, and {max(found['filled_s'] for found in made):.1f} s afterwards. Many rows are"
+        f" predicted by {batch_threads(machines)}.",
+    ]
+
+
+def batch_threads(machines: dict[str, Any]) -> str:
+    threads = next(iter(machines.values()))["many"][-1]["threads"]
+    return "one thread" if threads == 1 else f"{threads} threads"
 
 
 if __name__ == "__main__":

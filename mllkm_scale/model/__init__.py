@@ -6,6 +6,7 @@ from mllkm_scale.model.files import load_model, model_checksum, save_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.prediction import PredictSummary, predict_file
 from mllkm_scale.model.record import ModelRecord
+from mllkm_scale.model.serving import Server
 
 __all__ = [
     "Description",
@@ -13,6 +14,7 @@ __all__ = [
     "Model",
     "ModelRecord",
     "PredictSummary",
+    "Server",
     "describe",
     "evaluate",
     "load_model",

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.blocks import Rows
-from mllkm_scale.model.serving_layout import laid_out
-from mllkm_scale.model.serving_rows import TOO_LARGE, WELL
 
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Server"]
 
 Array = NDArray[Any]
+
+WELL, TOO_LARGE = -1, -2  # what the loops return, where it is not the place of a value that is not finite
 
 
 class Server:
@@ -56,6 +56,8 @@ class Server:
     """
 
     def __init__(self, model: Model) -> None:
+        from mllkm_scale.model.serving_layout import laid_out  # compiled loops: only who serves waits for numba
+
         self._model = model
         self.classes: list[Any] = model.classes.tolist()
         self.n_features = model.n_features_in

@@ -19,12 +19,12 @@ from numba import types
 from numpy.typing import NDArray
 
 from mllkm_scale.model.additive_lookup import add_tables
+from mllkm_scale.model.serving import TOO_LARGE, WELL
 
-__all__ = ["TOO_LARGE", "WELL", "decide_component", "decide_global", "decide_tables"]
+__all__ = ["decide_component", "decide_global", "decide_tables"]
 
 Array = NDArray[Any]
 
-WELL, TOO_LARGE = -1, -2  # what is returned where no value is NaN or infinity
 _LARGEST = np.finfo(np.float64).max
 _LEAST = -600.0  # below e^-600 a bump is zero: it does not count, and products with it would be denormal
 
