@@ -29,7 +29,7 @@ class Server:
     """Answers for single rows, and for a few at a time; `Model.server` makes one.
 
     Scores are those of `Model.decision_function` up to rounding: they differ by less than 1e-9 of the sum over the
-    kernels of |z - c_m| |w_m| + |l_m|, or 1e-7 of it where the map takes a square root (exponential, linear), whose
+    kernels of `|z - c_m| |w_m| + |l_m|`, or 1e-7 of it where the map takes a square root (exponential, linear), whose
     distances are more exact here. Labels are the same but where scores are nearer than that to one another. A row has
     the same bits alone and among others. Component-wise models are evaluated by their tables, where they have some.
 
