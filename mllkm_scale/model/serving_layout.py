@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 from mllkm_scale.kernels.predictors import GlobalPredictors
-from mllkm_scale.model.serving_rows import decide_component, decide_global, decide_tables
+from mllkm_scale.model.serving_rows import compiled, decide_component, decide_global, decide_tables
 
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
@@ -76,7 +76,7 @@ def laid_out(model: Model) -> Decide:
 
 
 def _bound(decide: Callable[..., int], *layout: Any) -> Decide:
-    return partial(decide, *layout)
+    return partial(compiled(decide), *layout)
 
 
 def _prepared(model: Model, centre: Array | None = None) -> tuple[Any, ...]:

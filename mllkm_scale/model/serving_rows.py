@@ -5,12 +5,14 @@
 All sums run over the columns of a table that lies in memory row by row: four of its rows are added at a time, so that
 loops run on vector units and no sum is reordered. The order depends on the row alone, and so do the bits.
 
-Functions are compiled for their types when this module is imported, or read from numba's cache.
+`compiled` makes a function for the types that it is called with, or reads it from numba's cache: no call compiles.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
@@ -18,10 +20,11 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+# The cache of compiled functions looks at this file alone: touch it after a change of `add_tables`.
 from mllkm_scale.model.additive_lookup import add_tables
 from mllkm_scale.model.serving import TOO_LARGE, WELL
 
-__all__ = ["decide_component", "decide_global", "decide_tables"]
+__all__ = ["compiled", "decide_component", "decide_global", "decide_tables"]
 
 Array = NDArray[Any]
 
@@ -131,11 +134,6 @@ def _fill_distances(z: Array, anchors: Array, squared: Array) -> None:
             squared[m] += p * p
 
 
-@numba.njit(
-    types.int64(*_preparation, *_map, _matrix, _vector, _matrix, _rows, _matrix),
-    cache=True,
-    nogil=True,
-)
 def decide_global(
     unit_norm: bool,
     origin: Array,
@@ -183,11 +181,6 @@ def decide_global(
     return WELL
 
 
-@numba.njit(
-    types.int64(*_preparation, *_map, _matrix, _vector, _cube, _rows, _matrix),
-    cache=True,
-    nogil=True,
-)
 def decide_component(
     unit_norm: bool,
     origin: Array,
@@ -230,11 +223,6 @@ def decide_component(
     return WELL
 
 
-@numba.njit(
-    types.int64(*_preparation, _whole, _matrix, _whole, _vector, _matrix, _cube, _rows, _matrix),
-    cache=True,
-    nogil=True,
-)
 def decide_tables(
     unit_norm: bool,
     origin: Array,
@@ -265,3 +253,17 @@ def decide_tables(
             if not abs(F[i, k]) <= _LARGEST:
                 return TOO_LARGE - i
     return WELL
+
+
+_SIGNATURES: dict[Callable[..., int], Any] = {
+    decide_global: types.int64(*_preparation, *_map, _matrix, _vector, _matrix, _rows, _matrix),
+    decide_component: types.int64(*_preparation, *_map, _matrix, _vector, _cube, _rows, _matrix),
+    decide_tables: types.int64(*_preparation, _whole, _matrix, _whole, _vector, _matrix, _cube, _rows, _matrix),
+}
+
+
+@cache
+def compiled(decide: Callable[..., int]) -> Callable[..., int]:
+    """One of the three functions, compiled."""
+    made: Callable[..., int] = numba.njit(_SIGNATURES[decide], cache=True, nogil=True)(decide)
+    return made
