@@ -142,14 +142,18 @@ def test_a_missing_model_is_named_and_the_model_is_not_replaced(plain_case: Fixt
 def test_the_program_of_the_page_prints_the_classes(
     plain_case: Fixture, tmp_path: Path, gcc: str, require_agreement: Callable[..., None]
 ) -> None:
-    program = re.search(r"^```c\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = PAGE.read_text(encoding="utf-8")
+    program = re.search(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = re.search(r"^```text\n(gcc .*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert program is not None
+    assert commands is not None
     (tmp_path / "main.c").write_text(program[1])
     export_c(plain_case.model, tmp_path / "cancer.h", prefix="cancer")
-    command = [gcc, "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "cancer", "main.c", "-lm"]
-    subprocess.run(command, check=True, cwd=tmp_path, timeout=120)
-    rows = "\n".join(",".join(map(str, row)) for row in plain_case.rows.tolist())
-    shown = subprocess.run([tmp_path / "cancer"], input=rows, text=True, capture_output=True, check=True).stdout
-    words = [line.split() for line in shown.splitlines()]
+    rows = [",".join(map(str, row)) for row in plain_case.rows.tolist()]
+    (tmp_path / "new.csv").write_text("\n".join(["names,of,features", *rows]))
+    # The compiler of the fixture, whatever its folder.
+    script = commands[1].replace("gcc ", f"'{gcc}' -Wall -Wextra -Werror ", 1)
+    shell = subprocess.run(["sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+    words = [line.split() for line in shell.stdout.splitlines()]
     codes = np.array([plain_case.model.classes.tolist().index(name) for name, _ in words])
     require_agreement(plain_case, np.array([[float(score)] for _, score in words]), codes)
