@@ -50,6 +50,9 @@ bench: setup
 	$(BIN)/python jobs/bench/startup.py
 	$(BIN)/python jobs/bench/component.py
 	$(BIN)/python jobs/bench/additive.py
+	$(BIN)/python jobs/bench/path.py
+	$(BIN)/python jobs/bench/serving.py
+	$(BIN)/python jobs/bench/export.py
 	$(BIN)/python jobs/bench/soak.py
 
 clean:

@@ -53,6 +53,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 html_theme = "furo"
 html_title = f"mllkm-scale {version}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
