@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
+import numpy as np
 import pytest
 
-from mllkm_scale.model.blocks import plan_blocks
+from mllkm_scale.errors import DataError
+from mllkm_scale.model.blocks import Rows, plan_blocks
 
 
 @pytest.mark.parametrize("componentwise", [False, True])
@@ -14,3 +18,27 @@ def test_a_block_stays_below_64_megabytes(n_kernels, n_features, componentwise):
     plan = plan_blocks(n_kernels, n_features, n_features, componentwise)
     assert plan.block_bytes < 64 << 20
     assert plan.rows in (16, 32, 64, 128, 256)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("n_rows", [0, 1, 16, 17, 1000, 9999])
+def test_every_row_is_in_one_block_of_the_same_height(n_rows, n_jobs):
+    X = np.arange(1.0, n_rows + 1)[:, None]
+    seen, heights, lock = np.zeros(n_rows), set(), threading.Lock()
+
+    def evaluate(at, block):
+        with lock:
+            heights.add(len(block))
+        seen[at] += block[: at.stop - at.start, 0]
+        assert not block[at.stop - at.start :].any()
+
+    Rows(X).in_blocks(16, n_jobs, evaluate)
+    np.testing.assert_array_equal(seen, X[:, 0])
+    assert heights <= {16}
+
+
+def test_the_first_of_several_bad_rows_is_named_however_many_threads_there_are():
+    X = np.zeros((9999, 2))
+    X[[700, 4000, 9000], 1] = np.nan
+    with pytest.raises(DataError, match="new has NaN at row 1700, column 1 "):
+        Rows(X, first_row=1000, name="new").in_blocks(16, 3, lambda at, block: None)
