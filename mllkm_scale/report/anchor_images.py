@@ -17,7 +17,7 @@ from mllkm_scale.report.prepared_space import codes_at, heaviest, plain
 __all__ = ["anchor_images"]
 
 MOST = 60
-COLUMNS = 12
+COLUMNS = 10
 SHORT = 12  # letters of a class above an image
 
 
@@ -32,7 +32,7 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
     labels = model.classes[codes_at(model, model.anchors[chosen])]
     columns = min(COLUMNS, len(chosen))
     rows = math.ceil(len(chosen) / columns)
-    tall = 0.8 * min(2.0, shape[0] / shape[1]) + 0.24
+    tall = 0.8 * min(2.0, shape[0] / shape[1]) + 0.2
     layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
     figure = Figure(figsize=(0.8 * max(columns, 4), rows * tall), layout=layout)
     panels = np.atleast_1d(figure.subplots(rows, columns)).ravel()
@@ -40,7 +40,7 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
         panel.axis("off")
     for panel, image, label, share in zip(panels, images, labels.tolist(), shares, strict=False):
         panel.imshow(image, cmap="gray_r", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
-        panel.set_title(f"{plain(label, SHORT)}  {100 * share:.1f} %", fontsize=5.5, pad=1.5)
+        panel.set_title(f"{plain(label, SHORT)}  {100 * share:.1f} %", fontsize=6.5, pad=2.0)
     whole = "All" if len(chosen) == model.n_kernels else f"The {len(chosen)} heaviest of {model.n_kernels:,}"
     projected = " as far as the principal components hold them," if model.preprocessor.projection is not None else ""
     unit = " without their norms," if model.preprocessor.scaling.kind == "unit-norm" else ""

@@ -45,7 +45,9 @@ def cards(run: Run, facts: Description | None) -> list[tuple[str, str, str]]:
 
 
 def gap_of(run: Run) -> float | None:
-    """The proved gap: of the result, or of the last round."""
+    """The proved gap: of the result, or of the last round; None for a stream, of which nothing is proved."""
+    if run.is_stream:
+        return None
     found = run.result.get("gap", run.rounds[-1].gap if run.rounds else None)
     if found is None and run.model is not None:
         found = run.model.certificate.gap
@@ -92,7 +94,7 @@ def model_facts(run: Run, facts: Description) -> Facts:
         "kernels": f"{facts.family}",
         "kernel weights": "shared by the classes" if facts.shared_weights else "one set a class",
         "preparation": facts.preprocessing,
-        "features of a kernel": f"{facts.n_features_out:,}",
+        "as the kernels see it": f"{facts.n_features_out:,} features",
         "C": shown(facts.certificate.params.get("C")),
         "cost of a row": f"{cost_of_row(facts)}, {_rest_of_cost(facts)}",
         "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} a thread to predict",

@@ -11,6 +11,7 @@ from mllkm_scale.report.picture import Picture, canvas, embedded, thinned
 
 __all__ = ["kernel_pictures"]
 
+FEW_GAMMAS = 5
 MOST_GAMMAS = 24  # that have room for their numbers
 
 
@@ -33,6 +34,8 @@ def _gammas(facts: Description) -> Picture:
     axes.set_xticks(places, [f"{part.gamma:.3g}" for part in shown], rotation=45 if len(shown) > 8 else 0)
     axes.set(xlabel="gamma", ylabel="share of the weight, %")
     axes.margins(y=0.12)
+    spare = max(0.0, FEW_GAMMAS - len(shown)) / 2  # few bars are no wider than several
+    axes.set_xlim(-0.6 - spare, len(shown) - 0.4 + spare)
     axes.grid(False, axis="x")
     left_out = "" if len(facts.gammas) <= MOST_GAMMAS else f" The {MOST_GAMMAS} heaviest of {len(facts.gammas)} gammas."
     caption = (
@@ -46,6 +49,8 @@ def _gammas(facts: Description) -> Picture:
 
 @styled
 def _weights(model: Model) -> Picture:
+    from matplotlib.ticker import MaxNLocator
+
     figure, axes = canvas()
     weights = np.sort(np.atleast_2d(model.weights).sum(axis=0))[::-1]
     total = weights.sum() or 1.0
@@ -57,6 +62,7 @@ def _weights(model: Model) -> Picture:
     half = int(np.searchsorted(gathered, 50.0)) + 1
     axes.axhline(50, color=ORANGE, lw=0.7, ls="--")
     axes.set(xlabel="kernels, the heaviest first", ylabel="share of the weight, %", ylim=(0, 103))
-    axes.set_xlim(0 if len(weights) > 1 else 0.5, max(1.5, len(weights)))
+    axes.set_xlim(0, max(2, len(weights)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     caption = f"The weight of the heaviest kernels together: {half:,} of {len(weights):,} hold half of it."
     return embedded(figure, caption, caption)

@@ -116,8 +116,8 @@ def _of_model(run: Run, model: Model | None, facts: Description | None, shape: I
 
 
 def _subtitle(run: Run) -> str:
-    what = "Learned from a stream" if run.is_stream else "Training"
-    return f"{what} of a multiple locally linear kernel machine, in the run folder {run.name}"
+    how = "learned from a stream" if run.is_stream else "trained within a memory budget"
+    return f"A multiple locally linear kernel machine, {how}; run folder {run.name}"
 
 
 def _course(run: Run) -> list[Picture]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,15 +50,13 @@ def canvas(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Axes]:
 @styled
 def embedded(figure: Figure, alt: str, caption: str, *, dpi: int | None = None, wide: bool = False) -> Picture:
     """The figure as SVG, or as PNG of so many dots an inch; its memory is freed."""
-    import matplotlib as mpl
-
     buffer = io.BytesIO()
-    if dpi is None:
-        # Letters as curves: the page looks the same where there is no such font.
-        with mpl.rc_context({"svg.fonttype": "path"}):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name in a script that few fonts have
+        if dpi is None:
             figure.savefig(buffer, format="svg", metadata={"Date": None})
-    else:
-        figure.savefig(buffer, format="png", dpi=dpi)
+        else:
+            figure.savefig(buffer, format="png", dpi=dpi)
     width, height = (round(96 * size) for size in figure.get_size_inches())
     figure.clear()
     kind = "svg+xml" if dpi is None else "png"
@@ -80,4 +79,5 @@ def time_axis(axes: Axes, last_s: float) -> float:
     """Label the axis of time in a unit that suits its end; returns the seconds of one."""
     unit, size = next(((u, s) for u, s in (("hours", 3600.0), ("minutes", 60.0)) if last_s > 3 * s), ("seconds", 1.0))
     axes.set_xlabel(unit)
+    axes.set_xlim(0, 1.02 * max(last_s, 1e-3) / size)
     return size

@@ -26,6 +26,7 @@ __all__ = ["Plane", "class_codes", "pixels_that_pay", "plane_of"]
 Array = NDArray[Any]
 MOST_ANCHORS = 1000  # that the plane is found from
 MOST_PIXELS, LEAST_PIXELS = 220, 40  # of a side of the picture
+KERNELS_AT_ONCE = 256
 LOOKUPS, BUMPS = 2e7, 1e8  # that a picture of a component-wise machine may take
 
 
@@ -95,10 +96,13 @@ def class_codes(model: Model, plane: Plane, coordinates: Array) -> NDArray[np.in
 def _on_plane(model: Model, plane: Plane) -> Model:
     """The machine over (a, b, 0) that has the values of a global one at the points of the plane."""
     places = plane.coordinates(model.anchors)
-    apart = model.anchors - plane.points(places)
-    distance = np.linalg.norm(apart, axis=1)
-    unit = apart / np.where(distance > 0, distance, 1.0)[:, None]
-    across = np.einsum("ksd,sd->ks", model.coef, unit)
+    distance, across = np.zeros(model.n_kernels), np.zeros(model.local_coef.shape)
+    for start in range(0, model.n_kernels, KERNELS_AT_ONCE):
+        part = slice(start, start + KERNELS_AT_ONCE)
+        apart = model.anchors[part] - plane.points(places[part])
+        distance[part] = np.linalg.norm(apart, axis=1)
+        apart /= np.where(distance[part] > 0, distance[part], 1.0)[:, None]
+        across[:, part] = np.einsum("ksd,sd->ks", model.coef[:, part], apart)
     return replace(
         model,
         anchors=np.column_stack([places, distance]),

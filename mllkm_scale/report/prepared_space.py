@@ -50,7 +50,11 @@ def axis_name(model: Model, names: tuple[str, ...] | None, feature: int) -> str:
 
 
 def plain(value: Any, most: int) -> str:
-    """A text of the user in a picture: on one line, shortened, and no formula, which a dollar would begin."""
-    text = " ".join(str(value).split())
+    """A text of the user in a picture: on one line, shortened, printable, and no formula, which a dollar would begin.
+
+    >>> plain("one\\ntwo", 20), plain("$x$", 20), plain("a long name", 7)
+    ('one two', '\\\\$x\\\\$', 'a long…')
+    """
+    text = "".join(sign if sign.isprintable() else "?" for sign in " ".join(str(value).split()))
     short = text if len(text) <= most else text[: most - 1] + "…"
     return short.replace("$", r"\$")

@@ -30,7 +30,7 @@ def write_page(target: Path, text: str) -> Path:
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file such as {target / 'report.html'}")
     try:
-        write_whole(target, text)
+        write_whole(target, text.encode("utf-8", "replace").decode("utf-8"))  # names of files need not be text
     except OSError as error:
         raise ScratchError(
             f"{target} cannot be written ({error.strerror or error}): name a file in a folder that exists and can be"

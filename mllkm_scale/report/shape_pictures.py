@@ -16,7 +16,7 @@ from mllkm_scale.model.additive_shapes import Shapes
 from mllkm_scale.model.model import Model
 from mllkm_scale.pictures import BLUE, GREY, styled
 from mllkm_scale.report.picture import Picture, canvas, embedded
-from mllkm_scale.report.prepared_space import axis_name, plain
+from mllkm_scale.report.prepared_space import axis_name
 from mllkm_scale.report.regions import class_colours
 
 __all__ = ["ShapeSection", "shape_section"]
@@ -44,15 +44,18 @@ def shape_section(model: Model, names: tuple[str, ...] | None) -> ShapeSection:
     importance = np.sqrt(np.mean(spread**2, axis=1))
     order = np.argsort(-importance, kind="stable")[:MOST_FEATURES]
     order = order[importance[order] > 0]
-    total = importance.sum() or 1.0
     machines = np.sort(np.argsort(-np.sqrt(np.mean(spread**2, axis=0)), kind="stable")[:MOST_CLASSES])
     colours = class_colours(model.n_machines)
     legend = [(colours[k], str(model.classes[k])) for k in machines] if model.n_machines > 1 else []
-    shown = [_curves(model, int(l), names, machines, 100 * float(importance[l]) / total) for l in order]
-    left_out = model.anchors.shape[1] - len(order)
-    others = (
-        f" {left_out:,} more features hold {100 * (1 - importance[order].sum() / total):.0f} %." if left_out else ""
+    drawn = [_drawn(model, int(feature)) for feature in order]
+    limits = (
+        min(shape.values[:, machines].min() for shape in drawn),
+        max(shape.values[:, machines].max() for shape in drawn),
     )
+    shares = 100 * importance / (importance.sum() or 1.0)
+    shown = [_curves(model, shape, names, machines, float(shares[shape.feature]), limits) for shape in drawn]
+    left_out = model.anchors.shape[1] - len(order)
+    others = f" {left_out:,} more features hold {100 - shares[order].sum():.0f} %." if left_out else ""
     decides = (
         f"Above 0 speaks for {model.classes[1]}, below for {model.classes[0]}."
         if model.n_machines == 1
@@ -60,7 +63,8 @@ def shape_section(model: Model, names: tuple[str, ...] | None) -> ShapeSection:
     )
     intro = (
         "The machine adds up one function of each feature. Importance is the spread (standard deviation) of a function"
-        f" over the values of the anchors, as a share of that of all features.{others} {decides}"
+        " over the values of the anchors, which ticks below mark, as a share of that of all features."
+        f"{others} {decides}"
     )
     return ShapeSection(shown, legend, intro)
 
@@ -72,31 +76,50 @@ def _spread(model: Model) -> NDArray[np.float64]:
     return np.array(found)
 
 
-@styled
-def _curves(model: Model, feature: int, names: tuple[str, ...] | None, machines: Array, importance: float) -> Picture:
+@dataclass(frozen=True)
+class _Drawn:
+    """A shape function on a grid, and the values that the anchors have."""
+
+    feature: int
+    ticks: Array
+    anchors: Array
+    values: Array  # (n, K)
+
+
+def _drawn(model: Model, feature: int) -> _Drawn:
     anchors = np.unique(model.anchors[:, feature])
     reach = 0.05 * (anchors[-1] - anchors[0] or 1.0)
     ticks = np.linspace(anchors[0] - reach, anchors[-1] + reach, POINTS)
-    values = Shapes.of(model, feature).values(ticks)
-    x, rug = (_units(model, feature, points) for points in (ticks, anchors[:: max(1, len(anchors) // RUG)]))
+    return _Drawn(feature, ticks, anchors, Shapes.of(model, feature).values(ticks))
+
+
+@styled
+def _curves(
+    model: Model,
+    shape: _Drawn,
+    names: tuple[str, ...] | None,
+    machines: Array,
+    share: float,
+    limits: tuple[float, float],
+) -> Picture:
+    x = _units(model, shape.feature, shape.ticks)
+    rug = _units(model, shape.feature, shape.anchors[:: max(1, len(shape.anchors) // RUG)])
     figure, axes = canvas(3.3, 2.3)
     axes.axhline(0, color=GREY, lw=0.6)
     if model.n_machines == 1:
-        axes.fill_between(x, values[:, 0], color=BLUE, alpha=0.1, lw=0)
-        axes.plot(x, values[:, 0], color=BLUE)
+        axes.fill_between(x, shape.values[:, 0], color=BLUE, alpha=0.1, lw=0)
+        axes.plot(x, shape.values[:, 0], color=BLUE)
     else:
         colours = class_colours(model.n_machines)
         for k in machines:
-            axes.plot(x, values[:, k], color=colours[k], lw=1.0)
-    axes.plot(
-        rug, np.zeros(len(rug)), "|", color=GREY, ms=5, mew=0.5, transform=axes.get_xaxis_transform(), clip_on=False
-    )
-    name = axis_name(model, names, feature)
-    axes.set_xlabel(name)
-    axes.set_ylabel("adds to f")
-    axes.set_title(f"{importance:.0f} %", loc="right", color=GREY)
-    told = plain(name, 60).replace(r"\$", "$")
-    return embedded(figure, f"Shape function of {told}", f"{told}: {importance:.0f} % of the importance")
+            axes.plot(x, shape.values[:, k], color=colours[k], lw=1.0)
+    below = axes.get_xaxis_transform()
+    axes.plot(rug, np.zeros(len(rug)), "|", color=GREY, ms=5, mew=0.5, transform=below, clip_on=False)
+    room = 0.06 * (limits[1] - limits[0] or 1.0)
+    name = axis_name(model, names, shape.feature)
+    axes.set(xlabel=name, ylabel="adds to f", ylim=(limits[0] - room, limits[1] + room))
+    told = name.replace(r"\$", "$")
+    return embedded(figure, f"Shape function of {told}", f"{told}: {share:.0f} % of the importance")
 
 
 def _units(model: Model, feature: int, points: Array) -> Array:
