@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
@@ -157,3 +158,22 @@ def test_the_program_of_the_page_prints_the_classes(
     words = [line.split() for line in shell.stdout.splitlines()]
     codes = np.array([plain_case.model.classes.tolist().index(name) for name, _ in words])
     require_agreement(plain_case, np.array([[float(score)] for _, score in words]), codes)
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+def test_the_smallest_machines_are_exported(
+    componentwise: bool, machine: Fixture, tmp_path: Path, compile_header: Fixture
+) -> None:
+    """One feature and one kernel, and a machine whose scores are all zero."""
+    X = np.float32(np.linspace(-1, 2, 30))[:, None]
+    model = machine(X, np.arange(30) // 15, "linear", componentwise, n_kernels=1)
+    for number, coef in enumerate((model.coef, np.zeros_like(model.coef))):
+        small = replace(model, coef=coef, local_coef=np.zeros_like(model.local_coef))
+        path = tmp_path / f"m{number}"
+        for suffix, export in ((".onnx", export_onnx), (".h", export_c), (".npz", export_npz)):
+            export(small, path.with_suffix(suffix))
+        scores, _ = compile_header(path.with_suffix(".h"), 1)(X)
+        expected = small.direct().decision_function(X)
+        np.testing.assert_allclose(scores[:, 0], expected, rtol=0, atol=1e-6)
+        session = onnxruntime.InferenceSession(path.with_suffix(".onnx"))
+        np.testing.assert_allclose(session.run(["scores"], {"features": X})[0][:, 0], expected, rtol=0, atol=1e-6)

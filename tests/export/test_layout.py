@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,26 +91,34 @@ def test_tables_in_single_precision_are_within_their_deviation(map: str, digits:
     assert np.abs(by_tables(single, Z) - exact).max() <= tables.deviation + 1e-6
 
 
-def test_cells_that_single_precision_cannot_tell_apart_are_left_out() -> None:
-    edges = np.concatenate([np.linspace(0, 1, 8), 1 + np.cumsum(np.full(40, 1e-8)), [1.5, 2.0]])
+def tabulated(f: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> TableLayout:
+    """A table of polynomials through six nodes of each cell, after a feature without cells."""
     centres, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
     nodes = np.cos(np.pi * (np.arange(6) + 0.5) / 6)
-    values = np.sin(centres[:, None] + halves[:, None] * nodes)
-    coefficients = values @ np.linalg.inv(np.vander(nodes, increasing=True)).T
-    empty = TableLayout(np.array([0, 0]), np.zeros(1), np.zeros((0, 2)), np.zeros((0, 1, 6)))
-    cells = TableLayout(
-        np.array([0, 0, len(centres)]),
-        np.concatenate([empty.edges, edges]),
-        np.stack([centres, 1 / halves], axis=1),
-        coefficients[:, None, :],
-    )
-    single = single_tables(cells)
+    coefficients = f(centres[:, None] + halves[:, None] * nodes) @ np.linalg.inv(np.vander(nodes, increasing=True)).T
+    variables = np.stack([centres, 1 / halves], axis=1)
+    starts = np.array([0, 0, len(centres)])
+    return TableLayout(starts, np.concatenate([[0.0], edges]), variables, coefficients[:, None, :])
+
+
+def test_cells_that_single_precision_cannot_tell_apart_are_left_out() -> None:
+    edges = np.concatenate([np.linspace(0, 1, 8), 1 + np.cumsum(np.full(40, 1e-8)), [1.5, 2.0]])
+    single = single_tables(tabulated(np.sin, edges))
     assert single.starts[1] == 0
     assert single.cells == len(single.edges) - 2 < 20
     assert (np.diff(single.edges[1:]) > 0).all()
     points = np.float32(np.concatenate([np.linspace(0, 1.99, 200), 1 + np.arange(-4, 12) * 2.0**-23]))
     found = by_tables(single, np.stack([points, points], axis=1))[:, 0]
     np.testing.assert_allclose(found, np.sin(np.float64(points)), rtol=0, atol=1e-6)
+
+
+def test_narrow_cells_far_from_zero_lose_nothing_to_rounded_origins() -> None:
+    def steep(t: np.ndarray) -> np.ndarray:
+        return np.sin(5000 * t)
+
+    points = np.float32(np.linspace(1, 1.009, 300))
+    found = by_tables(single_tables(tabulated(steep, np.linspace(1, 1.01, 173))), np.stack([points, points], axis=1))
+    np.testing.assert_allclose(found[:, 0], steep(np.float64(points)), rtol=0, atol=2e-6)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.floats(0.5, 2), st.floats(-1, 1), st.floats(-2, 2))
