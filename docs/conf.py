@@ -36,12 +36,13 @@ myst_heading_anchors = 3
 
 # Docstrings mark names by single backticks.
 default_role = "code"
-smartquotes = False
+smartquotes_action = "D"  # dashes; quotes stay as they are typed
 autodoc_member_order = "bysource"
 # Methods that scikit-learn adds to every estimator for its metadata routing.
 autodoc_default_options = {"exclude-members": "set_fit_request, set_partial_fit_request, set_score_request"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+autodoc_type_aliases = {"Array": "Array", "ArrayLike": "ArrayLike"}
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 90
 python_use_unqualified_type_names = True

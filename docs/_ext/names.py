@@ -17,6 +17,11 @@ from sphinx.application import Sphinx
 
 FENCE = re.compile(r"^```\{names\} ([\w.]+)\n(?::but: (.*)\n)?```$", re.MULTILINE)
 
+ARRAY = re.compile(
+    r"(?:numpy\.)?ndarray\[tuple\[(?:typing\.)?Any, \.\.\.\], (?:numpy\.)?dtype\[[\w.]+\]\]"
+    r"|TypeAliasForwardRef\('(\w+)'\)"
+)
+
 
 def directives(module: str, but: str) -> str:
     """A fence of autodoc directives for the names of a module."""
@@ -47,6 +52,12 @@ def expand(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = FENCE.sub(lambda found: directives(found[1], found[2] or ""), source[0])
 
 
+def shorten(app: Sphinx, what: str, name: str, found: object, options: object, signature: str, returns: str) -> object:
+    """Types of arrays as people say them."""
+    return tuple(text and ARRAY.sub(lambda match: match[1] or "Array", text) for text in (signature, returns))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", expand)
+    app.connect("autodoc-process-signature", shorten)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
