@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 FENCE = re.compile(r"^```\{names\} ([\w.]+)\n(?::but: (.*)\n)?```$", re.MULTILINE)
 
 ARRAY = re.compile(
-    r"(?:numpy\.)?ndarray\[tuple\[(?:typing\.)?Any, \.\.\.\], (?:numpy\.)?dtype\[[\w.]+\]\]"
+    r"[~\w.]*ndarray\[tuple\[[~\w.]*Any, \.\.\.\], [~\w.]*dtype\[[~\w.]+\]\]"
     r"|TypeAliasForwardRef\('(\w+)'\)"
 )
 
