@@ -2,21 +2,19 @@
 
     argument or option  >  job file  >  dask.config.set  >  environment  >  file  >  built-in
 
-They are for what shapes a run and not its result. dask is imported when a setting is first asked for: help must not
-wait for it.
+They are for what shapes a run and not its result. `config_places` knows where they stand.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.config_places import NAME, Origin, found, origin_of
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.units import parse_bytes
 
@@ -31,18 +29,8 @@ __all__ = [
     "is_configured",
 ]
 
-NAME = "mllkm"
 PARAMETERS = ("memory_budget", "scratch_dir", "n_jobs", "worker_timeout")
 """Parameters of a training whose default can be configured."""
-
-
-class Origin(IntEnum):
-    """Where a value is from; the larger wins."""
-
-    BUILT_IN = 0
-    FILE = 1
-    ENVIRONMENT = 2
-    PROGRAM = 3
 
 
 @dataclass(frozen=True)
@@ -142,8 +130,8 @@ def configured(key: str) -> Any:
     ...     configured("memory-budget")
     '4GB'
     """
-    found = _given()
-    return _read(key, found[key]) if key in found else SETTINGS[key].default
+    given = _given()
+    return _read(key, given[key]) if key in given else SETTINGS[key].default
 
 
 def is_configured(key: str) -> bool:
@@ -153,37 +141,35 @@ def is_configured(key: str) -> bool:
 
 def configured_parameters() -> dict[str, Any]:
     """The parameters of a training that are configured."""
-    found = _given()
+    given = _given()
     keys = {name: name.replace("_", "-") for name in PARAMETERS}
-    return {name: _read(key, found[key]) for name, key in keys.items() if key in found}
+    return {name: _read(key, given[key]) for name, key in keys.items() if key in given}
 
 
-def in_force() -> tuple[InForce, ...]:
-    """Every setting as it is now, and where it is from."""
-    found = _given()
+def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
+    """Settings, by default all, as they are now, and where they are from."""
+    given = _given()
     return tuple(
-        InForce(key, _read(key, found[key]), *_origin(key, found[key]))
-        if key in found
-        else InForce(key, setting.default, Origin.BUILT_IN, "built-in")
-        for key, setting in SETTINGS.items()
+        InForce(key, _read(key, given[key]), *origin_of(key, given[key]))
+        if key in given
+        else InForce(key, SETTINGS[key].default, Origin.BUILT_IN, "built-in")
+        for key in keys
     )
 
 
 def _given() -> dict[str, Any]:
     """What the user has set, as it was written; null is as if it were not there."""
-    try:
-        import dask.config as dask_config
-    except ValueError as error:  # of a file that is no YAML, and not only of ours
-        raise ParameterError(f"{' '.join(str(error).split())}: mend the file, or remove it") from error
-    found = dask_config.get(NAME, None) or {}
-    if not isinstance(found, Mapping):
-        raise ParameterError(f"{NAME} is {found!r} in dask's configuration: write keys below it, as memory-budget: 4GB")
-    given = {str(key).replace("_", "-"): value for key, value in found.items()}
+    written = found() or {}
+    if not isinstance(written, Mapping):
+        raise ParameterError(
+            f"{NAME} is {written!r} in dask's configuration: write keys below it, as memory-budget: 4GB"
+        )
+    given = {str(key).replace("_", "-"): value for key, value in written.items()}
     for key, value in given.items():
         if key not in SETTINGS:
             close = difflib.get_close_matches(key, SETTINGS, n=1)
             remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(SETTINGS)}"
-            raise ParameterError(f"{NAME}.{key} ({_origin(key, value)[1]}) is not known: {remedy}")
+            raise ParameterError(f"{NAME}.{key} ({origin_of(key, value)[1]}) is not known: {remedy}")
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -192,28 +178,4 @@ def _read(key: str, value: Any) -> Any:
         return SETTINGS[key].read(value)
     except ParameterError as error:
         remedy = "" if ": " in str(error) else ": correct it there"
-        raise ParameterError(f"{NAME}.{key} ({_origin(key, value)[1]}): {error}{remedy}") from None
-
-
-def _origin(key: str, value: Any) -> tuple[Origin, str]:
-    """Where a value is from: the first place, from the strongest down, that has just this value."""
-    import dask.config as dask_config
-
-    path = f"{NAME}.{key}"
-    if _same(dask_config.get(path, None, config=dask_config.collect_env()), value):
-        return Origin.ENVIRONMENT, _variable(key)
-    for file in reversed(list(dask_config.paths_containing_key(path, paths=dask_config.paths))):
-        (_, content), *_ = dask_config.collect_yaml([str(file)], return_paths=True)
-        if _same(dask_config.get(path, None, config=content), value):
-            return Origin.FILE, str(file)
-    return Origin.PROGRAM, "dask.config.set"
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
-
-
-def _variable(key: str) -> str:
-    wanted = f"DASK_{NAME}__{key}".replace("-", "_").upper()
-    names = [name for name in os.environ if name.upper().replace("-", "_") == wanted]
-    return names[0] if names else "of the process that started this one"
+        raise ParameterError(f"{NAME}.{key} ({origin_of(key, value)[1]}): {error}{remedy}") from None

@@ -27,6 +27,7 @@ from mllkm_scale.mkl.state import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.report.ending import Ending
+from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, plain_params
 from mllkm_scale.run.checkpoint import checkpoint_seed, load_checkpoint, save_checkpoint
 from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
@@ -377,6 +378,8 @@ class Training:
             self.folder.write_json("run.json", self.record(dataset, model, finished))
         evaluation = self.ending.measure(model, self.folder, self.listener, self.params.n_jobs)
         self.ending.draw(model, self.folder, self.listener)
+        for advice in advice_on_end(status, finished.gap, finished.tol):
+            self.listener(advice)
         self.listener(finished)
         return TrainResult(model, duals, tuple(self.history), status, self.plan, peak, evaluation)
 

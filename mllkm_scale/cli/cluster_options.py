@@ -87,7 +87,7 @@ def configured_cluster() -> ClusterSpec | None:
     """The cluster that is configured; of several places that name one the strongest counts."""
     from mllkm_scale.config import in_force
 
-    named = [found for found in in_force() if found.key.replace("-", "_") in FLAGS and found.value is not None]
+    named = [found for found in in_force(name.replace("_", "-") for name in FLAGS) if found.value is not None]
     strongest = [found for found in named if found.origin == max(other.origin for other in named)]
     if not strongest:
         return None

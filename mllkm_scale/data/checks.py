@@ -20,7 +20,7 @@ class DataSummary:
     """What one pass over a data set found.
 
     `classes` and `class_counts` are empty for data without labels; `constant_columns` counts the features
-    that never change.
+    that never change. Of the others, the range of the `widest` is `spread` times that of the `narrowest`.
     """
 
     n_rows: int
@@ -31,6 +31,9 @@ class DataSummary:
     minimum: float
     maximum: float
     constant_columns: int
+    widest: int
+    narrowest: int
+    spread: float
 
 
 def check(dataset: Dataset) -> DataSummary:
@@ -59,6 +62,9 @@ def check(dataset: Dataset) -> DataSummary:
         require_finite(chunk, start, dataset.name, "train")
         np.minimum(low, chunk.min(axis=0), out=low)
         np.maximum(high, chunk.max(axis=0), out=high)
+    with np.errstate(over="ignore"):
+        ranges = high - low
+    widest, narrowest = int(np.argmax(ranges)), int(np.argmin(np.where(ranges > 0, ranges, np.inf)))
     return DataSummary(
         n_rows=dataset.n_rows,
         n_features=dataset.n_features,
@@ -68,6 +74,9 @@ def check(dataset: Dataset) -> DataSummary:
         minimum=float(low.min()),
         maximum=float(high.max()),
         constant_columns=int(np.count_nonzero(low == high)),
+        widest=widest,
+        narrowest=narrowest,
+        spread=float(ranges[widest] / ranges[narrowest]) if ranges[narrowest] > 0 else 1.0,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,6 +24,7 @@ from mllkm_scale.online.look import ONLINE
 from mllkm_scale.online.params import OnlineParams
 from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.params import changed, defaults, resolve
+from mllkm_scale.run.events import Advice, Event
 from mllkm_scale.training import train
 
 __all__ = ["MLLKMClassifier"]
@@ -231,8 +234,14 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
             check_classification_targets(labels)
             dataset = Dataset.from_arrays(rows, labels)
+        told: list[Event] = []
         result = train(
-            dataset, client=current_client(), preset=self.preset, held_bytes=SKLEARN_BYTES, **self._parameters()
+            dataset,
+            client=current_client(),
+            preset=self.preset,
+            held_bytes=SKLEARN_BYTES,
+            listener=told.append,
+            **self._parameters(),
         )
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
@@ -240,6 +249,9 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(result.history)
         self._model, self._learner = result.model, None
         self.classes_ = result.model.classes
+        for advice in (event for event in told if isinstance(event, Advice)):
+            kind = ConvergenceWarning if advice.about == "end" else UserWarning
+            warnings.warn(advice.text, kind, stacklevel=2)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
+__all__ = ["Advice", "Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,13 @@ class Notice:
     """Something worth telling that is not a stage, such as "waiting for workers" or that one was lost."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Advice(Notice):
+    """A notice of what is very likely not meant, with the remedy; the estimator makes a warning of it."""
+
+    about: str  # "data", "memory" or "end"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.params import Params
+from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
 
@@ -70,7 +71,8 @@ def build_problem(
 ) -> Problem:
     """Check, scale, project, and lay out the open set; streamed, within the plan, the passes by the crew."""
     listener(Phase("check", dataset.name))
-    check(dataset)
+    for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
+        listener(advice)
     classes, codes = encode_labels(dataset.labels())
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))

@@ -34,6 +34,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:training ended by max_rounds")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_arrays_under_an_active_client_give_the_bits_of_a_training_without(farm, client, data, tmp_path, options):
     with h5py.File(data) as file:

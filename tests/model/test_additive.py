@@ -113,6 +113,7 @@ def test_trained_models_deviate_by_no_more_than_is_stated(trained, map, name, lo
     assert largest_difference(tables, model, delicate_rows(model)) <= tables.deviation
 
 
+@pytest.mark.filterwarnings("ignore:feature 12")
 @pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
 @pytest.mark.parametrize("n_components", [None, 5])
 def test_scalings_and_projections_come_before_the_tables(trained, scaling, n_components):

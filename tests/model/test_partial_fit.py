@@ -89,6 +89,7 @@ def test_parameters_that_change_meanwhile_count_for_the_next_beginning(digits, a
     assert fresh.partial_fit(X[:5], y[:5], classes=range(3)).C_ == 99.0
 
 
+@pytest.mark.filterwarnings("ignore:training ended by max_rounds")
 def test_fit_and_partial_fit_begin_anew_after_one_another(digits, at_once):
     X, y = digits
     machine = machine_for(max_rounds=2).fit(X[:200, :10], y[:200])

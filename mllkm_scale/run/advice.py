@@ -1,0 +1,76 @@
+"""Advice on a training: what is very likely not meant, and what to do about it. Nothing here changes a result.
+
+The command line shows it as it shows notices, and the estimator makes warnings of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psutil
+
+from mllkm_scale.run.events import Advice
+from mllkm_scale.run.wording import percent
+from mllkm_scale.units import format_bytes
+
+if TYPE_CHECKING:
+    from mllkm_scale.data.checks import DataSummary
+    from mllkm_scale.params import Params
+
+__all__ = ["advice_on_data", "advice_on_end", "advice_on_memory"]
+
+UNEQUAL = 1000.0  # ranges of the widest and the narrowest feature
+FEW, OF_MANY = 5, 500  # samples of a class, among so many
+ENDS = {
+    "max_rounds": "allow more rounds",
+    "time_limit": "allow more time",
+    "stalled": "rounding forbids more; take a smaller C",
+}
+
+
+def advice_on_data(summary: DataSummary, params: Params) -> Iterator[Advice]:
+    """What the pass over the data has shown."""
+    if params.scaling == "none" and summary.spread > UNEQUAL:
+        yield Advice(
+            f"feature {summary.widest} (from 0) spans {summary.spread:,.0f} times as much as feature"
+            f" {summary.narrowest}, and scaling is none, so that distances are those of the widest features: use"
+            " scaling standard",
+            "data",
+        )
+    rare = [place for place, count in enumerate(summary.class_counts) if count < FEW]
+    if rare and summary.n_rows >= OF_MANY:
+        label, count = summary.classes[rare[0]], summary.class_counts[rare[0]]
+        more = f", and {len(rare) - 1} other classes have as few" if len(rare) > 1 else ""
+        yield Advice(
+            f"the class {label!r} has {count} of {summary.n_rows:,} rows{more}, which is too few to learn it: add rows,"
+            " merge it with another class, or leave it out",
+            "data",
+        )
+
+
+def advice_on_memory(budget_bytes: int) -> Iterator[Advice]:
+    """A budget that the machine does not have bounds nothing."""
+    there = int(psutil.virtual_memory().total)
+    if budget_bytes > there:
+        yield Advice(
+            f"the memory budget of {format_bytes(budget_bytes)} is more than this machine has, which is"
+            f" {format_bytes(there)}: give a smaller one, which mllkm doctor suggests",
+            "memory",
+        )
+
+
+def advice_on_end(status: str, gap: float, tol: float) -> Iterator[Advice]:
+    """A training that has ended before its gap was reached, by another limit than the number of kernels.
+
+    >>> [advice.text for advice in advice_on_end("max_rounds", 0.05, 0.01)]
+    ['training ended by max_rounds with a gap of 5 %, and 1 % was asked for: allow more rounds, or a larger tol']
+    >>> list(advice_on_end("max_kernels", 0.05, 0.01))
+    []
+    """
+    if status in ENDS and gap > tol:
+        yield Advice(
+            f"training ended by {status} with a gap of {percent(gap)}, and {percent(tol)} was asked for:"
+            f" {ENDS[status]}, or a larger tol",
+            "end",
+        )
