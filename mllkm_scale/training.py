@@ -38,7 +38,9 @@ from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress import PlainProgress, broadcast
 from mllkm_scale.run.records import cluster_record, round_event
+from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team, n_threads, one_blas_thread
+from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -74,7 +76,7 @@ class Start:
 COLD = Start()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainResult:
     """A model, the duals (n, K) whose value is the D of its certificate, and how it came about.
 
@@ -88,6 +90,11 @@ class TrainResult:
     plan: Plan
     peak_bytes: int
     evaluation: Evaluation | None = None
+
+    def __repr__(self) -> str:
+        error = "" if self.evaluation is None else f", test error {percent(self.evaluation.error)}"
+        memory = f"peak memory {format_bytes(self.peak_bytes)} of {format_bytes(self.plan.budget_bytes)}"
+        return f"TrainResult({self.model!r}, {len(self.history)} rounds, {memory}{error})"
 
 
 def train(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sklearn
 
-from mllkm_scale import MLLKMClassifier
+from mllkm_scale import Dataset, MLLKMClassifier, train
 from mllkm_scale.model.additive import compile_additive
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -99,6 +99,13 @@ def test_tables_tell_in_one_line_what_they_are(fitted: Fitted) -> None:
     tables = compile_additive(fitted(componentwise=True).model_)
     assert repr(tables).startswith(f"AdditiveModel(4 features, 3 outputs, {tables.cells:,} cells, ")
     assert len(repr(tables)) < 120
+
+
+def test_a_result_tells_in_one_line_what_came_out(real_data: Callable) -> None:
+    data = Dataset.from_arrays(*real_data("iris"))
+    result = train(data, test=data, anchors=20, tol=0.2, n_jobs=1)
+    assert repr(result).startswith(f"TrainResult({result.model!r}, {len(result.history)} rounds, peak memory ")
+    assert f"of 2.0 GB, test error {100 * result.evaluation.error:.3g} %" in repr(result)
 
 
 def test_the_repr_of_the_estimator_is_that_of_scikit_learn(fitted: Fitted) -> None:
