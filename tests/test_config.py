@@ -265,3 +265,11 @@ def test_a_bad_configuration_is_told_as_such_and_not_as_a_bad_option(configure: 
     assert result.exit_code == 2
     assert "DASK_MLLKM__MEMORY_BUDGET" in result.stderr
     assert "--C" not in result.stderr
+
+
+def test_the_page_lists_every_setting_with_its_built_in_value() -> None:
+    page = Path(__file__).parents[1] / "docs" / "configuration.md"
+    text = page.read_text(encoding="utf-8")
+    for key, setting in SETTINGS.items():
+        shown = {None: "none", True: "`true`"}.get(setting.default, f"`{setting.default}`")
+        assert f"| `{key}` | {shown} |" in text, key
