@@ -23,7 +23,10 @@ STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows of texts; headings with a leading ``>`` are of columns that are flush right."""
+    """Headings and rows of texts.
+
+    Headings with a leading ``>`` are of columns that are flush right, and one without text is of levels such as "ok".
+    """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -95,5 +98,6 @@ def _drawn(part: Table | Facts) -> RichTable:
         options: dict[str, Any] = {"justify": "right", "no_wrap": True} if heading.startswith(">") else {}
         drawn.add_column(heading.removeprefix(">"), overflow="fold", **options)
     for row in part.rows:
-        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        cells = zip(part.headings, row, strict=True)
+        drawn.add_row(*(Text(cell, style="" if heading else STYLES.get(cell, "")) for heading, cell in cells))
     return drawn
