@@ -30,7 +30,7 @@ ONLY_FOR = {"prefix": "c", "precision": "onnx"}
     type=click.Choice(FORMS),
     default="auto",
     show_default=True,
-    help="Component-wise models: by tables where they can be made (auto), by nothing else, or kernel by kernel.",
+    help="Component-wise models. auto: tables where they can be made; tables: or an error; direct: kernel by kernel.",
 )
 @click.option("--deviation", type=float, metavar="NUMBER", help="How far tables may be off.  [default: 1e-6]")
 @click.option("--prefix", metavar="NAME", help="C: what all names begin with.  [default: mllkm]")

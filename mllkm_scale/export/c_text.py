@@ -9,35 +9,27 @@ from numpy.typing import NDArray
 
 __all__ = ["c_comment", "c_float", "c_string", "c_table"]
 
-_WIDTH = 116
+_A_LINE = 6  # numbers
 
 
-def c_float(value: Any) -> str:
-    """A float constant that reads back as the same bits.
+def c_float(value: float) -> str:
+    """A float constant that reads back as the same bits, of a number that single precision holds.
 
-    >>> c_float(np.float32(0.1)), c_float(2.0), c_float(-1e-30)
-    ('0.100000001f', '2.0f', '-1.00000000e-30f')
+    >>> c_float(float(np.float32(0.1))), c_float(2.0), c_float(2.0**-100)
+    ('0.100000001f', '2.0f', '7.88860905e-31f')
     """
-    text = f"{float(np.float32(value)):.9g}"
-    if "e" in text:
-        text = f"{float(np.float32(value)):.8e}"
-    return f"{text}f" if "e" in text or "." in text else f"{text}.0f"
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
 def c_table(name: str, values: NDArray[Any]) -> str:
     """A constant table, all axes one after another; C knows no table without entries, so that there is always one."""
     kind = {"f": "float", "u": "unsigned short", "i": "long"}[values.dtype.kind]
-    flat = values.ravel().tolist() or [0]
-    words = [c_float(value) if kind == "float" else str(value) for value in flat]
-    lines, line = [], "   "
-    for word in words:
-        if len(line) + len(word) + 2 > _WIDTH:
-            lines.append(line)
-            line = "   "
-        line += f" {word},"
-    lines.append(line.rstrip(","))
-    body = "\n".join(lines)
-    return f"static const {kind} {name}[{len(flat)}] = {{\n{body}\n}};\n"
+    word = c_float if kind == "float" else str
+    flat = values.ravel() if values.size else np.zeros(1, values.dtype)
+    lines = [", ".join(map(word, flat[start : start + _A_LINE].tolist())) for start in range(0, len(flat), _A_LINE)]
+    body = ",\n    ".join(lines)
+    return f"static const {kind} {name}[{len(flat)}] = {{\n    {body}\n}};\n"
 
 
 def c_string(text: str) -> str:
