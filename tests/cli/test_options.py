@@ -167,5 +167,6 @@ CLUSTER = {"scheduler", "scheduler_file", "workers", "performance_report"}
 
 def test_plan_and_train_take_the_same_parameters() -> None:
     of_train, of_plan = ({option.name for option in cli.commands[name].params} for name in ("train", "plan"))
-    assert of_train - of_plan == {"out", "resume", "overwrite", "progress"} | CLUSTER
+    ending = {"test", "image_shape", "report"}
+    assert of_train - of_plan == {"out", "resume", "overwrite", "progress"} | ending | CLUSTER
     assert of_plan - of_train == {"as_json"}
