@@ -93,7 +93,7 @@ def convert(
         )
     click.echo(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
     for name, (shape, kind) in summary.arrays.items():
-        click.echo(f"  {name:<10} {_shape(shape):<16} {kind}")
+        click.echo(f"  {name:<13} {_shape(shape):<16} {kind}")
 
 
 def _shape(shape: tuple[Any, ...]) -> str:
