@@ -32,7 +32,7 @@ def test_csv_becomes_hdf5_and_what_was_written_is_told(mllkm: Run, pets: Path, c
     assert result.exit_code == 0, result.stderr
     assert str(target) in result.stdout
     assert "X             3 x 2            float64" in result.stdout
-    assert "y          3                text" in result.stdout
+    assert "y             3                text" in result.stdout
     with h5py.File(target) as file:
         assert file["X"].shape == (3, 2)
         assert file["y"].asstr()[:].tolist() == ["cat", "dog", "dog"]
