@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from mllkm_scale.cluster import current_client
-from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.model.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
-from mllkm_scale.model.page import fitted_facts, fitted_html
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import ONLINE
 from mllkm_scale.online.params import OnlineParams
@@ -31,25 +29,11 @@ __all__ = ["MLLKMClassifier"]
 
 Array = NDArray[Any]
 
-SKLEARN_BYTES = 160_000_000
-"""scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
-installed, for more of their pages are mapped then. A training without them needs less."""
-
 # What a machine that learns online does not have.
 _OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
 
 
-class OfModel:
-    """An attribute that the model of an estimator holds."""
-
-    def __init__(self, read: Callable[[Model], Any]) -> None:
-        self._read = read
-
-    def __get__(self, estimator: MLLKMClassifier | None, owner: type | None = None) -> Any:
-        return self if estimator is None else self._read(estimator.model_)
-
-
-class MLLKMClassifier(ClassifierMixin, BaseEstimator):
+class MLLKMClassifier(DecidesByModel):
     """Multiple Locally Linear Kernel Machine.
 
     A sparse sum of small linear classifiers, each weighted by a bump around an anchor point; anchors and widths are
@@ -227,13 +211,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         y : array (n,), optional
             Labels; left out for a Dataset.
         """
-        if isinstance(X, Dataset):
-            dataset = X
-            self.n_features_in_ = X.n_features
-        else:
-            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-            check_classification_targets(labels)
-            dataset = Dataset.from_arrays(rows, labels)
+        dataset = self._training_data(X, y)
         told: list[Event] = []
         result = train(
             dataset,
@@ -241,7 +219,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             preset=self.preset,
             held_bytes=SKLEARN_BYTES,
             listener=told.append,
-            **self._parameters(),
+            **self.training_parameters(),
         )
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
@@ -284,7 +262,7 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
             if classes is None:
                 raise ParameterError("classes=None: name all labels that can come in the first call of partial_fit")
             online = OnlineParams(self.max_samples, self.window, self.warm_up)
-            params = resolve(self.preset, **self._parameters())
+            params = resolve(self.preset, **self.training_parameters())
             learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
@@ -296,12 +274,13 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
         self._model, self._learner, self.status_ = None, learner, ONLINE
         return self
 
-    def _parameters(self) -> dict[str, Any]:
+    def training_parameters(self) -> dict[str, Any]:
+        """The parameters for `train`: all of them, or with a preset those that win over it."""
         given = {name: getattr(self, name) for name in defaults()}
         return changed(given) if self.preset else given
 
     @property
-    def model_(self) -> Model:
+    def model_(self) -> Model:  # type: ignore[override]
         """The model; that of a machine that learns online is made when it is asked for."""
         if self._model is None:
             if self._learner is None:
@@ -323,36 +302,5 @@ class MLLKMClassifier(ClassifierMixin, BaseEstimator):
     local_coef_ = OfModel(lambda model: model.local_coef)
     primal_ = OfModel(lambda model: model.certificate.primal)
     dual_ = OfModel(lambda model: model.certificate.dual)
-    gap_ = OfModel(lambda model: model.certificate.gap)
     n_open_ = OfModel(lambda model: model.certificate.n_open)
-    C_ = OfModel(lambda model: model.certificate.params["C"])
     local_bias_ = OfModel(lambda model: model.family.local_bias)
-
-    def decision_function(self, X: ArrayLike | Dataset) -> Array:
-        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
-        check_is_fitted(self)
-        if isinstance(X, Dataset):
-            return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
-        rows = self._rows(X)
-        return self.model_.decision_function(rows, n_jobs=self._threads())
-
-    def predict(self, X: ArrayLike | Dataset) -> Array:
-        """Label of each row. A Dataset is read chunk by chunk."""
-        check_is_fitted(self)
-        if isinstance(X, Dataset):
-            return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
-        rows = self._rows(X)
-        return self.model_.predict(rows, n_jobs=self._threads())
-
-    def _html_repr(self) -> str:
-        """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
-        diagram: str = super()._html_repr()
-        if not self.__sklearn_is_fitted__():
-            return diagram
-        return diagram + fitted_html(f"{type(self).__name__}, fitted", fitted_facts(self))
-
-    def _threads(self) -> int | None:
-        return configured("n-jobs") if self.n_jobs is None else self.n_jobs
-
-    def _rows(self, X: ArrayLike) -> Array:
-        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

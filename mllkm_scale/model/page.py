@@ -13,7 +13,7 @@ from mllkm_scale.model.describe_text import class_names
 from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.estimator import MLLKMClassifier
+    from mllkm_scale.model.deciding import DecidesByModel
 
 __all__ = ["fitted_facts", "fitted_html"]
 
@@ -27,7 +27,7 @@ _STYLE = (
 )
 
 
-def fitted_facts(estimator: MLLKMClassifier) -> dict[str, str]:
+def fitted_facts(estimator: DecidesByModel) -> dict[str, str]:
     """What was learned, by name; tables of component-wise models are not made for it."""
     try:
         model = estimator.model_
@@ -46,7 +46,7 @@ def fitted_facts(estimator: MLLKMClassifier) -> dict[str, str]:
     }
 
 
-def _quality(estimator: MLLKMClassifier) -> dict[str, str]:
+def _quality(estimator: DecidesByModel) -> dict[str, str]:
     record = estimator.model_.certificate
     if math.isnan(record.gap):
         error = estimator.prequential_error_
@@ -59,7 +59,7 @@ def _quality(estimator: MLLKMClassifier) -> dict[str, str]:
     }
 
 
-def _effort(estimator: MLLKMClassifier) -> dict[str, str]:
+def _effort(estimator: DecidesByModel) -> dict[str, str]:
     if not hasattr(estimator, "plan_"):
         return {}
     budget = format_bytes(estimator.plan_.budget_bytes)

@@ -14,17 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import check_cv
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.model.deciding import DecidesByModel
-from mllkm_scale.model.estimator import SKLEARN_BYTES, MLLKMClassifier
-from mllkm_scale.model.model import Model
+from mllkm_scale.model.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.model.estimator import MLLKMClassifier
 from mllkm_scale.path.limits import parse_limits
 from mllkm_scale.path.points import best_point, knee_point
 from mllkm_scale.path.training import PathResult, train_path
@@ -105,7 +102,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         if self.choose not in CHOICES:
             raise ParameterError(f"choose={self.choose!r} is not known: choose one of {', '.join(CHOICES)}")
         limits = parse_limits(self.below)
-        dataset = self._dataset(X, y)
+        dataset = self._training_data(X, y)
         codes = encode_labels(dataset.labels())[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
         errors = [self._fold_errors(dataset, codes, *fold) for fold in folds]
@@ -117,17 +114,9 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         )
         within = [point for point in self.path_ if limits.hold(point.row_us, point.model_bytes)]
         self.point_ = knee_point(within) if self.choose == "knee" and within else best_point(self.path_, limits)
-        self.model_: Model = whole.models[self.path_.index(self.point_)]
+        self.model_ = whole.models[self.path_.index(self.point_)]
         self.classes_ = self.model_.classes
         return self
-
-    def _dataset(self, X: ArrayLike | Dataset, y: ArrayLike | None) -> Dataset:
-        if isinstance(X, Dataset):
-            self.n_features_in_ = X.n_features
-            return X
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(labels)
-        return Dataset.from_arrays(rows, labels)
 
     def _fold_errors(self, dataset: Dataset, codes: Array, kept: Array, held_out: Array) -> list[float]:
         if len(np.unique(codes[kept])) < len(np.unique(codes)):
@@ -148,25 +137,16 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
             client=current_client(),
             preset=machine.preset,
             held_bytes=SKLEARN_BYTES,
-            **machine._parameters(),
+            **machine.training_parameters(),
         )
 
-    @property
-    def C_(self) -> float:
-        return float(self.model_.certificate.params["C"])
+    max_kernels_ = OfModel(lambda model: model.certificate.params["max_kernels"])
+    n_kernels_ = OfModel(lambda model: model.n_kernels)
 
-    @property
-    def max_kernels_(self) -> int | None:
-        chosen: int | None = self.model_.certificate.params["max_kernels"]
-        return chosen
-
-    @property
-    def gap_(self) -> float:
-        return self.model_.certificate.gap
-
-    @property
-    def n_kernels_(self) -> int:
-        return self.model_.n_kernels
+    def _facts(self) -> dict[str, str]:
+        point = self.point_
+        chosen = f"{point.name} of {len(self.path_)}, validation error {100 * point.error:.3g} %, {point.cost}"
+        return {"chosen": chosen} | super()._facts()
 
     @property
     def n_jobs(self) -> int | None:  # type: ignore[override]

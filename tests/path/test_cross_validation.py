@@ -89,3 +89,10 @@ def test_a_class_that_a_fold_does_not_train_on_is_named_as_the_reason():
     folds = [(np.arange(8), np.arange(8, 12))]
     with pytest.raises(DataError, match="a fold does not train on"):
         MLLKMClassifierCV(ONE, Cs=[1.0], cv=folds).fit(X, y)
+
+
+def test_the_page_of_a_notebook_says_what_was_chosen(fitted):
+    page = fitted._repr_html_()
+    assert f"{fitted.point_.name} of 3" in page
+    assert "duality gap" in page
+    assert "fitted</caption>" not in clone(fitted)._repr_html_()
