@@ -13,7 +13,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.report.comparison_pictures import comparison_pictures
 from mllkm_scale.report.facts import cost_of_row, data_facts, gap_of, shown
-from mllkm_scale.report.rendering import render, write_page
+from mllkm_scale.report.rendering import render, require_page, write_page
 from mllkm_scale.report.run_files import Run, read_run
 from mllkm_scale.run.wording import percent, seconds
 from mllkm_scale.units import format_bytes
@@ -69,6 +69,7 @@ def write_comparison(
     """
     if len(run_dirs) < 2:
         raise ParameterError("a comparison needs at least two runs: name another run folder")
+    require_page(Path(out))
     runs = [read_run(run_dir) for run_dir in run_dirs]
     names = _names(runs)
     facts = [None if run.model is None else describe(run.model) for run in runs]

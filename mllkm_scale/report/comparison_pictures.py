@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mllkm_scale.model.describe import Description
 from mllkm_scale.pictures import styled
-from mllkm_scale.report.picture import Picture, canvas, embedded, thinned, time_axis
+from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thinned, time_axis
 from mllkm_scale.report.prepared_space import plain
 from mllkm_scale.report.regions import class_colours
 from mllkm_scale.report.run_files import Run
@@ -41,7 +41,7 @@ def _gaps(runs: Sequence[Run], names: Sequence[str]) -> Picture:
             axes.plot(
                 [event.elapsed_s / unit for event in kept], gaps, "o-", ms=2.5, color=colour, label=plain(name, 30)
             )
-    axes.set_yscale("log")
+    log_axis(axes, "y")
     axes.set_ylabel("proved gap")
     if len(runs) <= MOST_LABELS:
         axes.legend()
@@ -77,6 +77,7 @@ def _costs(runs: Sequence[Run], names: Sequence[str], facts: Sequence[Descriptio
     axes.set_xscale("log")
     axes.set(xlabel="multiply-adds of a predicted row", ylabel="test error, %")
     axes.margins(0.18)
+    log_axis(axes, "x")
     axes.set_ylim(bottom=0)
     caption = "What a prediction costs, and how often it is wrong: to the left and below is better."
     return embedded(figure, f"Test error against cost of {len(runs)} runs", caption)

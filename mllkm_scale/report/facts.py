@@ -36,7 +36,7 @@ def cards(run: Run, facts: Description | None) -> list[tuple[str, str, str]]:
         candidates = run.rounds[-1].n_open if run.rounds else 0
         found.append(("kernels", f"{kernels:,}", f"of {candidates:,} candidates" if candidates else ""))
     if run.elapsed_s is not None:
-        found.append(("time", seconds(run.elapsed_s), f"{len(run.rounds):,} rounds" if run.rounds else ""))
+        found.append(("time", seconds(run.elapsed_s), _rounds(run)))
     if run.peak_bytes is not None and run.budget_bytes is not None:
         found.append(("peak memory", format_bytes(run.peak_bytes), f"budget {format_bytes(run.budget_bytes)}"))
     if facts is not None and run.model_bytes is not None:
@@ -110,7 +110,7 @@ def result_facts(run: Run) -> Facts:
     """How it went."""
     found: Facts = {"ended": f"{run.status}{_status_note(run) and ': ' + _status_note(run)}"}
     if run.elapsed_s is not None:
-        found["time"] = f"{seconds(run.elapsed_s)}" + (f" in {len(run.rounds):,} rounds" if run.rounds else "")
+        found["time"] = f"{seconds(run.elapsed_s)}" + (f" in {_rounds(run)}" if run.rounds else "")
     if run.is_stream and run.result.get("samples_per_s"):
         found["samples a second"] = rate(float(run.result["samples_per_s"]))
     if run.peak_bytes is not None:
@@ -170,6 +170,10 @@ def _status_note(run: Run) -> str:
         "not finished": "interrupted, or still under way",
     }
     return notes.get(run.status, "")
+
+
+def _rounds(run: Run) -> str:
+    return "" if not run.rounds else "1 round" if len(run.rounds) == 1 else f"{len(run.rounds):,} rounds"
 
 
 def _recently(last: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from mllkm_scale.report.measured import measured
 from mllkm_scale.report.memory_pictures import memory_pictures, plan_rows
 from mllkm_scale.report.picture import Picture
 from mllkm_scale.report.regions import anchor_regions
-from mllkm_scale.report.rendering import render, write_page
+from mllkm_scale.report.rendering import render, require_page, write_page
 from mllkm_scale.report.run_files import Run, read_run
 from mllkm_scale.report.shape_pictures import shape_section
 from mllkm_scale.report.stream_curves import stream_pictures
@@ -78,6 +78,7 @@ def write_report(
     run = read_run(run_dir, model)
     shape = _image_shape(run, image_shape)
     target = run.path / REPORT if out is None else Path(out)
+    require_page(target)
     return write_page(target, render("report.html", **_content(run, shape)))
 
 

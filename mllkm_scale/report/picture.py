@@ -12,9 +12,10 @@ from mllkm_scale.pictures import styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["CLASS_COLOURS", "Picture", "canvas", "embedded", "thinned", "time_axis"]
+__all__ = ["CLASS_COLOURS", "Picture", "canvas", "count_axis", "embedded", "log_axis", "thinned", "time_axis"]
 
 CLASS_COLOURS = (
     "#3b76af", "#ef8636", "#519e3e", "#c53a32", "#8d69b8",
@@ -73,6 +74,34 @@ def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
     if count <= most:
         return list(range(count))
     return [round(i * (count - 1) / (most - 1)) for i in range(most)]
+
+
+def log_axis(axes: Axes, which: str) -> None:
+    """A logarithmic axis with plain numbers, several to a decade where it has few; call it when all is drawn."""
+    from matplotlib.ticker import LogLocator
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = getattr(axes, f"{which}axis")
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 50 * low else (1.0,)))
+    _plain_numbers(axis)
+
+
+def count_axis(axes: Axes, most: float) -> None:
+    """An upright axis for counts of any size, of which some are 0."""
+    from matplotlib.ticker import FixedLocator
+
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.set_ylim(0.0, 2.5 * max(1.0, most))
+    axes.yaxis.set_major_locator(FixedLocator([0.0, *(10.0**k for k in range(19) if 10.0**k < 2.5 * max(1.0, most))]))
+    _plain_numbers(axes.yaxis)
+
+
+def _plain_numbers(axis: Axis) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:.3g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def time_axis(axes: Axes, last_s: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from mllkm_scale.errors import ParameterError, ScratchError
 from mllkm_scale.run.whole_files import write_whole
 
-__all__ = ["render", "write_page"]
+__all__ = ["render", "require_page", "write_page"]
 
 
 def render(template: str, **values: Any) -> str:
@@ -25,15 +25,21 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def write_page(target: Path, text: str) -> Path:
-    """Write a page; returns where."""
+def require_page(target: Path) -> None:
+    """Refuse a place where no file can be, before pictures are drawn for it."""
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file such as {target / 'report.html'}")
+    if not target.parent.is_dir():
+        raise ScratchError(f"{target} cannot be written: the folder {target.parent} does not exist; make it first")
+
+
+def write_page(target: Path, text: str) -> Path:
+    """Write a page; returns where."""
     try:
         write_whole(target, text.encode("utf-8", "replace").decode("utf-8"))  # names of files need not be text
     except OSError as error:
         raise ScratchError(
-            f"{target} cannot be written ({error.strerror or error}): name a file in a folder that exists and can be"
-            " written"
+            f"{target} cannot be written ({error.strerror or error}): free space, change permissions, or name another"
+            " file with --out"
         ) from error
     return target

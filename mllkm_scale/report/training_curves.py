@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
-from mllkm_scale.report.picture import Picture, canvas, embedded, thinned, time_axis
+from mllkm_scale.report.picture import Picture, canvas, count_axis, embedded, log_axis, thinned, time_axis
 from mllkm_scale.run.events import Round
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _gap(rounds: Sequence[Round], tol: float | None, note: str) -> Picture:
         axes.plot(times, seen, ":", color=GREY, label="likely, as far as kernels were scanned")
     if tol is not None:
         axes.axhline(tol, color=ORANGE, lw=0.9, ls="--", label=f"asked for: {tol:.3g}")
-    axes.set_yscale("log")
+    log_axis(axes, "y")
     axes.set_ylabel("relative duality gap")
     axes.legend()
     last = rounds[-1]
@@ -59,7 +59,7 @@ def _bounds(rounds: Sequence[Round], note: str) -> Picture:
     axes.fill_between(times, dual, primal, color=GREY, alpha=0.12, lw=0)
     axes.set_ylabel("objective")
     if np.isfinite(primal).all() and primal.max() > 20 * primal[-1] > 0:
-        axes.set_yscale("symlog", linthresh=max(1e-12, 0.1 * primal[-1]))
+        axes.set_ylim(min(0.0, dual.min()), 6 * primal[-1])  # the first bounds are far off
     axes.legend()
     alt = f"Objective over time, from {dual[-1]:.6g} to {primal[-1]:.6g} at the end"
     return embedded(figure, alt, "The optimum lies between the two bounds, in the grey." + note)
@@ -100,8 +100,7 @@ def _count_curves(axes: Axes, rounds: Sequence[Round], curves: dict[str, tuple[l
     numbers = [event.number for event in rounds]
     for label, (counts, colour, form) in curves.items():
         axes.plot(numbers, counts, form, ms=2.5, color=colour, label=label)
-    axes.set_yscale("symlog", linthresh=1.0)
-    axes.set_ylim(bottom=0.0, top=2.5 * max(1, *(max(counts) for counts, _, _ in curves.values())))
+    count_axis(axes, max(max(counts) for counts, _, _ in curves.values()))
     _whole_rounds(axes)
     axes.legend()
 
@@ -132,7 +131,7 @@ def _rate(rounds: Sequence[Round]) -> Picture:
     figure, axes = canvas()
     numbers, rates = [event.number for event in rounds], [event.kernels_per_s for event in rounds]
     axes.plot(numbers, [_positive(rate) for rate in rates], "o-", ms=2.5, color=BLUE)
-    axes.set_yscale("log")
+    log_axis(axes, "y")
     axes.set_ylabel("kernels scanned a second")
     _whole_rounds(axes)
     caption = "How many candidate kernels a second of scanning prices; fewer support vectors make it faster."
