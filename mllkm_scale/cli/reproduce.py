@@ -151,7 +151,7 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
 
 
 def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
-    from mllkm_scale.reproduce.style import save
+    from mllkm_scale.pictures import save
     from mllkm_scale.run.access import writing
 
     with writing(out):

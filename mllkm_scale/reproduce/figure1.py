@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.maps import MapName, bumps, gamma_of_half_width
+from mllkm_scale.pictures import BLUE, ORANGE, styled
 from mllkm_scale.reproduce.methods import FAMILIES
-from mllkm_scale.reproduce.style import BLUE, ORANGE, styled
 from mllkm_scale.reproduce.synthetic import boundary, draw_samples
 
 if TYPE_CHECKING:

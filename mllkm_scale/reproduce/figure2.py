@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.gammas import logspace
+from mllkm_scale.pictures import styled
 from mllkm_scale.reproduce.methods import FAMILIES
-from mllkm_scale.reproduce.style import styled
 from mllkm_scale.reproduce.synthetic import KNOTS, draw_samples
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mllkm_scale.pictures import BLUE, GREY, styled
 from mllkm_scale.reproduce.significance import Ranks
-from mllkm_scale.reproduce.style import BLUE, GREY, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

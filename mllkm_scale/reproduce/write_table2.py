@@ -33,8 +33,8 @@ def write(table: Table, folder: Path) -> list[Path]:
         write_whole(folder / name, text)
     paths = [folder / name for name in texts]
     if table.ranks is not None:
+        from mllkm_scale.pictures import save
         from mllkm_scale.reproduce.ranks_figure import draw_ranks
-        from mllkm_scale.reproduce.style import save
 
         paths += save(draw_ranks(table.methods, table.ranks), folder / "table2-ranks")
     return paths

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mllkm_scale.pictures import styled
 from mllkm_scale.reproduce.measure import best_time_s, tested
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.tasks import TASKS, Task
 from mllkm_scale.reproduce.splits import Split
-from mllkm_scale.reproduce.style import styled
 from mllkm_scale.reproduce.text import figure as shown
 from mllkm_scale.reproduce.text import markdown_table
 from mllkm_scale.team import one_blas_thread

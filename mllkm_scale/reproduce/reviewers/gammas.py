@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.gammas import logspace
+from mllkm_scale.pictures import BLUE, styled
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
 from mllkm_scale.reproduce.splits import random_split
-from mllkm_scale.reproduce.style import BLUE, styled
 from mllkm_scale.reproduce.text import markdown_table
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.gammas import logspace
+from mllkm_scale.pictures import BLUE, GREY, styled
 from mllkm_scale.reproduce.measure import tested
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
@@ -24,7 +25,6 @@ from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
 from mllkm_scale.reproduce.significance import paired_test
 from mllkm_scale.reproduce.splits import TRAIN_SHARE, random_split
-from mllkm_scale.reproduce.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.text import markdown_table
 from mllkm_scale.team import one_blas_thread
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from mllkm_scale.pictures import save
 from mllkm_scale.reproduce.parts import Parts
 from mllkm_scale.reproduce.reviewers.anchors import ANCHORS
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
@@ -13,7 +14,6 @@ from mllkm_scale.reproduce.reviewers.costs import COSTS
 from mllkm_scale.reproduce.reviewers.gammas import GAMMAS
 from mllkm_scale.reproduce.reviewers.maps import MAPS
 from mllkm_scale.reproduce.reviewers.memory import MEMORY
-from mllkm_scale.reproduce.style import save
 from mllkm_scale.run.access import writing
 from mllkm_scale.run.whole_files import write_whole
 
