@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["training_pictures"]
 
 GREEN = "#4d9221"
+MOST_BARS = 60  # that can be told apart
 
 
 def training_pictures(rounds: Sequence[Round], tol: float | None, in_turn: bool) -> list[Picture]:
@@ -113,16 +114,17 @@ def _seconds(rounds: Sequence[Round]) -> Picture:
         "margins of all samples": ([event.margins_s for event in rounds], GREEN),
         "scan of the kernels": ([event.scan_s for event in rounds], ORANGE),
     }
-    bottom, numbers = np.zeros(len(rounds)), [event.number for event in rounds]
-    width = max(0.8, 0.8 * (numbers[-1] - numbers[0]) / max(1, len(numbers) - 1))
-    for label, (times, colour) in parts.items():
-        axes.bar(numbers, times, width, bottom, color=colour, label=label)
-        bottom += np.array(times)
+    numbers, times = [event.number for event in rounds], np.array([seconds for seconds, _ in parts.values()])
+    if len(rounds) <= MOST_BARS:
+        for (label, (seconds, colour)), above in zip(parts.items(), np.cumsum(times, axis=0), strict=True):
+            axes.bar(numbers, seconds, 0.8, above - seconds, color=colour, label=label)
+    else:
+        axes.stackplot(numbers, times, colors=[colour for _, colour in parts.values()], labels=list(parts))
     _whole_rounds(axes)
     axes.set_ylabel("seconds")
     axes.legend()
-    share = {label: sum(times) / max(1e-12, float(bottom.sum())) for label, (times, _) in parts.items()}
-    told = ", ".join(f"{label} {100 * part:.0f} %" for label, part in share.items())
+    shares = 100 * times.sum(axis=1) / max(1e-12, float(times.sum()))
+    told = ", ".join(f"{label} {share:.0f} %" for label, share in zip(parts, shares, strict=True))
     return embedded(figure, f"Seconds of each round by part: {told}", f"Where the time of each round went: {told}.")
 
 
