@@ -18,6 +18,9 @@ __all__ = ["anchor_images"]
 
 MOST = 60
 COLUMNS = 10
+FEWEST = 4  # columns of a sheet, so that few images are no larger than many
+INCHES = 0.74  # width of an image
+LABEL_SHARE, GAP_SHARE = 0.26, 0.06  # of its width: room above it, and beside
 SHORT = 12  # letters of a class above an image
 
 
@@ -25,22 +28,20 @@ SHORT = 12  # letters of a class above an image
 def anchor_images(model: Model, shape: ImageShape) -> Picture:
     """A sheet of the heaviest anchors in the units of the data, each with its class and its share of the weight."""
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     chosen, shares = heaviest(model, MOST)
     images = _images(model, model.anchors[chosen], shape)
-    labels = model.classes[codes_at(model, model.anchors[chosen])]
-    columns = min(COLUMNS, len(chosen))
-    rows = math.ceil(len(chosen) / columns)
-    tall = 0.8 * min(2.0, shape[0] / shape[1]) + 0.2
-    layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    figure = Figure(figsize=(0.8 * max(columns, 4), rows * tall), layout=layout)
-    panels = np.atleast_1d(figure.subplots(rows, columns)).ravel()
-    for panel in panels:
-        panel.axis("off")
-    for panel, image, label, share in zip(panels, images, labels.tolist(), shares, strict=False):
-        panel.imshow(image, cmap="gray_r", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
-        panel.set_title(f"{plain(label, SHORT)}  {100 * share:.1f} %", fontsize=6.5, pad=2.0)
+    labels = model.classes[codes_at(model, model.anchors[chosen])].tolist()
+    sheet, places = _sheet(images, math.ceil(LABEL_SHARE * shape[1]), math.ceil(GAP_SHARE * shape[1]))
+    width = INCHES * max(FEWEST, sheet.shape[1] / shape[1])
+    figure = Figure(figsize=(width, width * sheet.shape[0] / sheet.shape[1]))
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.axis("off")
+    axes.imshow(sheet, cmap="gray_r", vmin=0.0, vmax=1.0, interpolation="nearest", aspect="auto")
+    for (top, left), label, share in zip(places, labels, shares, strict=True):
+        text = f"{plain(label, SHORT)}  {100 * share:.1f} %"
+        axes.text(left + shape[1] / 2 - 0.5, top - 0.05 * shape[1] - 0.5, text, ha="center", va="bottom", fontsize=6.5)
     whole = "All" if len(chosen) == model.n_kernels else f"The {len(chosen)} heaviest of {model.n_kernels:,}"
     projected = " as far as the principal components hold them," if model.preprocessor.projection is not None else ""
     unit = " without their norms," if model.preprocessor.scaling.kind == "unit-norm" else ""
@@ -51,6 +52,22 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
     return embedded(
         figure, f"{len(chosen)} anchors as images of {'x'.join(map(str, shape))}", caption, dpi=150, wide=True
     )
+
+
+def _sheet(images: NDArray[np.float64], label: int, gap: int) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
+    """Images in rows on white, with room above each for its label; and where the first pixel of each is."""
+    height, width = images.shape[1] + label, images.shape[2] + gap
+    columns = min(COLUMNS, max(FEWEST, len(images)))
+    rows = -(-len(images) // columns)
+    white = 0.0 if images.ndim == 3 else 1.0  # the map of greys is reversed: pixels are ink
+    sheet = np.full((rows * height + gap, columns * width + gap, *images.shape[3:]), white)
+    places = []
+    for number, image in enumerate(images):
+        row, column = divmod(number, columns)
+        top, left = row * height + label, column * width + gap
+        sheet[top : top + images.shape[1], left : left + images.shape[2]] = image
+        places.append((top, left))
+    return sheet, places
 
 
 def _images(model: Model, anchors: NDArray[Any], shape: ImageShape) -> NDArray[np.float64]:

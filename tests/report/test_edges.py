@@ -29,14 +29,13 @@ REPORT = Streamed(
 @pytest.mark.parametrize(
     "rounds",
     [
-        [ROUND],
         [replace(ROUND, gap=0.0, dual=2.0, kernels_per_s=0.0, elapsed_s=0.0)],
         [replace(ROUND, gap=math.nan, primal=math.nan, dual=math.nan)],
         [replace(ROUND, gap=math.inf, primal=math.inf, dual=-math.inf), replace(ROUND, number=2, elapsed_s=9e4)],
         [replace(ROUND, primal=1e9), replace(ROUND, number=2, likely_gap=0.3, lagged=True)],
         [replace(ROUND, number=k + 1, elapsed_s=k, gap=0.9**k + 1e-3) for k in range(3000)],
     ],
-    ids=["one", "no gap", "not finite", "infinite first", "far off", "very many"],
+    ids=["no gap", "not finite", "infinite first", "far off", "very many"],
 )
 def test_a_course_of_any_kind_can_be_drawn(rounds):
     pictures = training_pictures(rounds, 0.01, in_turn=False)

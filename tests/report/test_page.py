@@ -88,11 +88,6 @@ def test_the_anchors_that_are_drawn_are_those_of_the_model(digits_run, parsed, d
     assert grey.std() > 20  # there is something to see
 
 
-def test_the_same_folder_gives_the_same_bytes(digits_run, tmp_path):
-    again = write_report(digits_run, out=tmp_path / "again.html")
-    assert again.read_bytes() == (digits_run / "report.html").read_bytes()
-
-
 def test_a_shape_of_images_that_does_not_fit_is_refused(digits_run):
     with pytest.raises(ParameterError, match=r"28x28 has 784 pixels, but a row has 64 features"):
         write_report(digits_run, image_shape="28x28")
@@ -115,8 +110,8 @@ def test_a_run_of_an_earlier_version_is_reported_from_what_its_files_have(digits
 def test_a_model_alone_is_enough(digits_run, tmp_path, parsed):
     (tmp_path / "bare").mkdir()
     shutil.copy(digits_run / "model.mllkm", tmp_path / "bare")
-    page = parsed(write_report(tmp_path / "bare"))
-    assert "Anchors" in page.headings
+    page = parsed(write_report(tmp_path / "bare", image_shape="4x16", out=tmp_path / "page.html"))
+    assert any("images of 4x16" in image["alt"] for image in page.images)
     assert "The course of the training" not in page.headings
 
 
