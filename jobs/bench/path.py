@@ -24,7 +24,7 @@ from mllkm_scale.path.picture import path_picture
 from mllkm_scale.path.table import HEADINGS, table_rows
 from mllkm_scale.run.events import Event, Round
 
-COUNTS = (400, 300, 200, 150, 100, 70, 50, 30, 20, 10, 5)
+COUNTS = (200, 140, 100, 70, 50, 30, 20, 10, 5, 3)
 CS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
