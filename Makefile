@@ -19,7 +19,7 @@ demo: setup
 	$(BIN)/mllkm demo
 
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=2
 
 # The tests build the site too, in the same way.
 docs: setup

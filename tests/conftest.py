@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,12 +30,17 @@ CLUSTERS = {"cli", "cluster", "faults"}  # folders whose tests start processes a
 EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What stays together under `--dist loadgroup`: a file, for its fixtures; and all that starts clusters."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            together = "clusters" if item.path.parent.name in CLUSTERS else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(together))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of several test processes, one takes a whole file, for its fixtures; and one all that starts clusters."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "clusters" if Path(file).parent.name in CLUSTERS else file
+
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

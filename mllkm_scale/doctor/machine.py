@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import psutil
+
+from mllkm_scale.cluster.memory_limit import memory_limit
 from mllkm_scale.doctor.findings import Finding
 from mllkm_scale.team import n_threads
 from mllkm_scale.units import format_bytes
@@ -37,18 +40,12 @@ def check_cores(n_jobs: int) -> Iterator[Finding]:
 
 def usable_bytes() -> int:
     """Memory that this process can have now: what is available, within the limits of container and process."""
-    import psutil
-    from distributed.system import memory_limit
-
-    return min(int(psutil.virtual_memory().available), int(memory_limit()))
+    return min(int(psutil.virtual_memory().available), memory_limit())
 
 
 def check_memory(budget_bytes: int) -> Iterator[Finding]:
     """Memory that there is, that can be had, and the budget that it suggests."""
-    import psutil
-    from distributed.system import memory_limit
-
-    memory, limit = psutil.virtual_memory(), int(memory_limit())
+    memory, limit = psutil.virtual_memory(), memory_limit()
     parts = [format_bytes(memory.total), f"{format_bytes(memory.available)} available"]
     if limit < memory.total:
         parts.append(f"limited to {format_bytes(limit)}")

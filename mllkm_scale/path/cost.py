@@ -17,7 +17,7 @@ from mllkm_scale.model.model import Model
 __all__ = ["costs_of", "measure_row_us"]
 
 BATCH_ROWS = 1024
-LEAST_REPEATS, LEAST_S = 3, 0.05
+LEAST_REPEATS, LEAST_S = 5, 0.02
 
 
 def measure_row_us(model: Model, rows: NDArray[Any]) -> float:

@@ -34,9 +34,7 @@ def test_the_bounds_of_every_round_hold_and_the_last_ones_meet(problem, overlap)
     assert any(event.lagged for event in result.history) == (overlap == "always")
 
 
-@pytest.mark.parametrize(
-    "limit", [{"max_rounds": 1}, {"max_rounds": 3}, {"max_kernels": 4}, {"time_limit": 1e-9}], ids=str
-)
+@pytest.mark.parametrize("limit", [{"max_rounds": 1}, {"max_rounds": 3}, {"time_limit": 1e-9}], ids=str)
 def test_the_certificate_of_a_training_cut_short_is_of_its_own_duals(mkl_reference, problem, limit):
     X, y, signs, features, _ = problem
     result = train(Dataset.from_arrays(X, y), overlap="always", tol=1e-6, **limit, **SETTING)
