@@ -22,6 +22,7 @@ BLOCK_BYTES = 2 << 20  # what stays in the caches of a core is evaluated fastest
 GROUP_BYTES = 32 << 20  # bound on a block of the fewest rows, held by taking few kernels at a time
 MIN_ROWS, MAX_ROWS = 16, 256
 TASK_ROWS = 4096  # most rows that a thread is handed at a time
+THREAD_WORK = 3e6  # multiply-adds of a block from which threads help: in shorter ones they wait for the interpreter
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,16 @@ class Rows:
         """The number of row `i` in the data."""
         return self.first_row + int(i if self.index is None else self.index[i])
 
-    def in_blocks(self, height: int, n_jobs: int | None, evaluate: Callable[[slice, NDArray[Any]], None]) -> None:
+    def in_blocks(
+        self, height: int, n_jobs: int | None, row_work: float, evaluate: Callable[[slice, NDArray[Any]], None]
+    ) -> None:
         """Call `evaluate(rows, block)` for every block, in so many threads with one BLAS thread each.
 
-        A block has always `height` rows in double precision, the last one filled up with zeros.
+        A block has always `height` rows in double precision, the last one filled up with zeros. `row_work` is about
+        what a row takes, in multiply-adds of double precision: threads are for blocks that are worth it.
         """
         n_blocks = -(-len(self) // height)
-        size = min(n_threads(n_jobs), n_blocks or 1)
+        size = min(n_threads(n_jobs) if height * row_work >= THREAD_WORK else 1, n_blocks or 1)
         # A task of one small block costs more in being handed over than in being done.
         in_task = height * max(1, min(TASK_ROWS // height, n_blocks // (4 * size)))
 

@@ -32,7 +32,7 @@ def decide(model: Model, rows: Rows, n_jobs: int | None = None) -> Array:
     def evaluate(at: slice, block: Array) -> None:
         F[at] = _decide_block(model, block, tables)[: at.stop - at.start]
 
-    rows.in_blocks(model.blocks.rows, n_jobs, evaluate)
+    rows.in_blocks(model.blocks.rows, n_jobs, model.row_work, evaluate)
     broken = np.flatnonzero(~np.isfinite(F).all(axis=1))
     if len(broken):
         raise DataError(

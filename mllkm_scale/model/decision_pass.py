@@ -49,10 +49,7 @@ def decision_pass(model: Model, dataset: Dataset, crew: Crew, *, scores: bool) -
     """First row, and labels or decision function of ranges of rows, in order; the bits do not depend on the crew."""
     model.require_features(dataset.n_features, dataset.name)
     shared = crew.share("model", model)
-    d = model.anchors.shape[1]
-    width = d if model.family.componentwise else 1
-    row_work = model.n_kernels * (20 * width + (1 + model.n_machines) * d) + model.n_features_in * d
-    work = PredictionWork(shared, dataset, scores, float(dataset.chunk_rows * row_work))
+    work = PredictionWork(shared, dataset, scores, dataset.chunk_rows * model.row_work)
     under_way = crew.start(work, dataset.n_chunks)
     try:
         yield from under_way

@@ -48,7 +48,7 @@ def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[
             sure[at] = _lead(F) > 2.0 * error  # false where something is not a number
             codes[at] = model.codes(F[:, 0] if F.shape[1] == 1 else F)
 
-    rows.in_blocks(machine.block_rows, n_jobs, evaluate)
+    rows.in_blocks(machine.block_rows, n_jobs, 0.5 * model.row_work, evaluate)
     doubtful = np.flatnonzero(~sure)
     if len(doubtful):
         codes[doubtful] = model.codes(decide(model, rows.take(doubtful), n_jobs))

@@ -82,6 +82,15 @@ class Model(ModelParts):
             return tables.blocks(self.n_features_in)
         return plan_blocks(self.n_kernels, self.n_features_in, d, self.family.componentwise)
 
+    @property
+    def row_work(self) -> float:
+        """About what a row takes, in multiply-adds: a bump is as dear as twenty, a lookup in a table too."""
+        (s, d), K, tables = self.anchors.shape, self.n_machines, self.form.tables
+        prepared = self.n_features_in * (1 if self.preprocessor.projection is None else d)
+        if tables is not None:
+            return float(d * (20 + K * tables.degree) + prepared)
+        return float(s * (20 * (d if self.family.componentwise else 1) + (1 + K) * d) + prepared)
+
     def direct(self) -> DirectModel:
         """The same machine, always evaluated kernel by kernel and never by tables.
 
