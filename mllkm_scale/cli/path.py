@@ -12,6 +12,7 @@ from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
+from mllkm_scale.cli.report import image_shape_option, page_option
 
 __all__ = ["path"]
 
@@ -45,6 +46,8 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option("--resume", is_flag=True, help="Go on with the path in PATH.")
 @overwrite_option
+@image_shape_option
+@page_option
 @progress_option
 @cluster_options
 @training_options
@@ -63,6 +66,8 @@ def path(
     y: str,
     resume: bool,
     overwrite: bool,
+    image_shape: str | None,
+    report: bool | None,
     progress: str,
     **options: Any,
 ) -> None:
@@ -94,6 +99,8 @@ def path(
         overwrite=overwrite,
         progress=progress,
         cluster=cluster_spec(context),
+        image_shape=image_shape,
+        report=report,
         Cs=Cs,
         kernel_counts=kernel_counts,
         validation=validation,

@@ -80,6 +80,8 @@ class PathRun(TrainingRun):
                 run_dir=self.run,
                 resume=self.resume,
                 overwrite=self.overwrite,
+                report=self.report,
+                image_shape=self.image_shape,
                 **how,
                 **self.settings(),
             )

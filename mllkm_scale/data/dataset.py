@@ -244,6 +244,11 @@ class Dataset:
         """Where the labels come from, to be shared by data sets made of this one."""
         return self._y
 
+    def named_as(self, other: Dataset) -> Self:
+        """This data set, whose features are called as those of another."""
+        self._names = other._names
+        return self
+
     def remove_on_close(self, remove: Callable[[], object]) -> None:
         """Call `remove` when this data set, but no copy of it, is closed."""
         self._remove = remove

@@ -62,10 +62,11 @@ def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
             f"{dataset.name} has rows 0 to {dataset.n_rows - 1}: {numbers[0]} to {numbers[-1]} were asked for"
         )
     labels = dataset.label_source
-    return Dataset(
+    part = Dataset(
         SubsetSource(dataset.source, numbers, f"{what} of {dataset.name}"),
         None if labels is None else SubsetSource(labels, numbers, f"{what} of {labels.name}"),
     )
+    return part.named_as(dataset)
 
 
 def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:

@@ -29,8 +29,8 @@ from mllkm_scale.run.events import Event
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.log import LOGGER
 from mllkm_scale.run.machine import state_arrays, state_from_arrays
+from mllkm_scale.run.training import Proof, Start
 from mllkm_scale.run.wording import describe
-from mllkm_scale.training import Proof, Start
 
 __all__ = ["PATH", "PathFolder", "read_path"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 from mllkm_scale import __version__
 from mllkm_scale.path.folder import read_path
 from mllkm_scale.path.picture import path_picture
+from mllkm_scale.path.points import PathPoint
 from mllkm_scale.path.table import HEADINGS, table_rows
 from mllkm_scale.report.picture import embedded
 from mllkm_scale.report.rendering import render, write_page
@@ -34,7 +36,12 @@ def write_path_page(folder: str | os.PathLike[str]) -> Path:
         subtitle=f"{len(points)} models trained on {facts['data']['name']}, measured on {facts['validation']}",
         pictures=[embedded(figure, "Validation error against time of a row and size of the file", caption, wide=True)],
         headings=HEADINGS,
-        rows=table_rows(points),
+        rows=zip(table_rows(points), (_report_of(where, point) for point in points), strict=True),
         version=__version__,
     )
     return write_page(where / REPORT, page)
+
+
+def _report_of(where: Path, point: PathPoint) -> str | None:
+    """The address of a model's own report, from the page of the path."""
+    return f"{quote(point.name)}/{REPORT}" if (where / point.name / REPORT).exists() else None

@@ -38,9 +38,10 @@ from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.training import COLD, Start, Training, TrainResult
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team, n_threads, one_blas_thread
-from mllkm_scale.training import COLD, Start, Training, TrainResult, enlisted
+from mllkm_scale.training import enlisted
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -85,6 +86,7 @@ def train_path(
     should_stop: Callable[[], bool] | None = None,
     preset: str | None = None,
     held_bytes: int = 0,
+    report: bool | None = None,
     image_shape: str | Sequence[int] | None = None,
     **params: Any,
 ) -> PathResult:
@@ -102,8 +104,8 @@ def train_path(
         the automatic one.
     kernel_counts : sequence of int, optional
         The path goes along `max_kernels`, from the largest on; C is the parameter of that name.
-    client, listener, should_stop, preset, held_bytes, image_shape
-        As in `train`.
+    client, listener, should_stop, preset, held_bytes, report, image_shape
+        As in `train`; the reports are those of the models.
     run_dir : path, optional
         Folder for path.json, and a run folder for each model.
     resume, overwrite : bool
@@ -135,7 +137,7 @@ def train_path(
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Ending.checked(dataset, validation, image_shape, report=False)
+        ending = Ending.checked(dataset, validation, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         own = PlainProgress() if settings.verbose else None

@@ -47,13 +47,15 @@ def test_the_page_draws_error_against_cost(trained_path: tuple[Path, Result]) ->
 
 
 def test_a_path_along_C_may_be_measured_on_a_file_of_its_own(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
-    given = ("--Cs", "2,0.1", "--validation", wine_h5, "--jobs", "1", "--progress", "json")
+    given = ("--Cs", "2,0.1", "--validation", wine_h5, "--jobs", "1", "--progress", "json", "--report")
     result = mllkm("path", wine_h5, "--out", tmp_path / "path", *given)
     assert result.exit_code == 0, result.output
     events = [json.loads(line) for line in result.stdout.splitlines()]
     (told,) = (event for event in events if event["event"] == "path")
     assert [point["value"] for point in told["points"]] == [0.1, 2.0]
     assert load_model(tmp_path / "path" / "C=2" / "model.mllkm").certificate.n_train == 138
+    assert '<a href="C%3D2/report.html">C=2</a>' in (tmp_path / "path" / "report.html").read_text()
+    assert (tmp_path / "path" / "C=2" / "report.html").exists()
 
 
 def test_choose_takes_the_best_model_within_limits(

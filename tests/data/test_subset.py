@@ -25,6 +25,11 @@ def test_rows_and_labels_are_those_asked_for(rows, chunk_rows):
     assert np.array_equal(some.rows([0, some.n_rows - 1]), X[wanted[[0, -1]]])
 
 
+def test_features_keep_their_names():
+    data = Dataset.from_arrays(np.zeros((4, 2)), [0, 1, 0, 1], feature_names=["height", "weight"])
+    assert [part.feature_names for part in split(data, 0.5)] == 2 * [("height", "weight")]
+
+
 def test_windows_bound_what_is_read_at_once(monkeypatch):
     X = np.zeros((70_000 * 3, 1))
     data = Dataset.from_arrays(X)

@@ -1,0 +1,299 @@
+"""One training under way: its machines in turn, from where they start to what is proved of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale import __version__
+from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.data import Dataset
+from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.paper import PaperState
+from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.mkl.state import State
+from mllkm_scale.model.model import Model
+from mllkm_scale.params import Params
+from mllkm_scale.report.ending import Ending
+from mllkm_scale.run.advice import advice_on_end
+from mllkm_scale.run.assembly import assemble, plain_params
+from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.events import Finished, Listener, Phase, Round
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
+from mllkm_scale.run.memory import peak_bytes
+from mllkm_scale.run.plan import Plan
+from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.records import cluster_record, round_event
+from mllkm_scale.run.wording import percent
+from mllkm_scale.team import Team
+from mllkm_scale.units import format_bytes
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.evaluation import Evaluation
+
+__all__ = ["COLD", "Proof", "Start", "TrainResult", "Training"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A bound D on the optimum of a machine, and the duals (n, K) whose value it is."""
+
+    dual: float
+    duals: Array
+
+
+@dataclass(frozen=True)
+class Start:
+    """The end of another training on the same problem, with this C, from which the machines of a path begin.
+
+    With `only_smaller`, nothing is inserted any more: `max_kernels` of its kernels are kept, and solved for once more.
+    What was proved of that problem then holds on.
+    """
+
+    states: tuple[Any, ...] = ()
+    C: float = 0.0
+    only_smaller: bool = False
+    proofs: tuple[Proof, ...] = ()
+
+
+COLD = Start()
+
+
+@dataclass(frozen=True, repr=False)
+class TrainResult:
+    """A model, the duals (n, K) whose value is the D of its certificate, and how it came about.
+
+    `evaluation` is that on the test rows, None if none were given.
+    """
+
+    model: Model
+    duals: Array
+    history: tuple[Round, ...]
+    status: str
+    plan: Plan
+    peak_bytes: int
+    evaluation: Evaluation | None = None
+
+    def __repr__(self) -> str:
+        error = "" if self.evaluation is None else f", test error {percent(self.evaluation.error)}"
+        memory = f"peak memory {format_bytes(self.peak_bytes)} of {format_bytes(self.plan.budget_bytes)}"
+        return f"TrainResult({self.model!r}, {len(self.history)} rounds, {memory}{error})"
+
+
+class Training:
+    """One training under way: its machines in turn, their limits, checkpoints and events."""
+
+    def __init__(
+        self,
+        params: Params,
+        plan: Plan,
+        team: Team,
+        listener: Listener,
+        folder: RunFolder | None,
+        should_stop: Callable[[], bool] | None,
+        ending: Ending,
+    ) -> None:
+        self.params, self.plan, self.team, self.folder = params, plan, team, folder
+        self.listener, self.should_stop, self.ending = listener, should_stop, ending
+        self.crew: Crew = ThreadCrew(team, self.poll)
+        self.start = COLD
+        self.worker_peak_bytes = 0
+        self.started = time.perf_counter()
+        self.elapsed_before = 0.0
+        self.history: list[Round] = []
+        self.states: list[Any] = []  # of the machines, the last one perhaps under way
+        self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
+        self.objectives: list[Objective] = []  # certified by their last rounds
+        self.proofs: list[Proof] = []  # of the machines that have ended
+
+    def run(self, dataset: Dataset, resume: bool) -> TrainResult:
+        problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
+        try:
+            return self.run_on(problem, dataset, resume)
+        finally:
+            problem.close()
+
+    def run_on(self, problem: Problem, dataset: Dataset, resume: bool) -> TrainResult:
+        """Train on a problem that was built of the data set, and which stays open."""
+        if resume:
+            self.restore(problem)
+        elif self.folder is not None:
+            self.folder.clear()
+            self.folder.write_json("plan.json", self.plan.as_dict())
+            self.folder.write_json("run.json", self.record(dataset))
+        self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
+        statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        status = next((s for s in statuses if s != "converged"), "converged")
+        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+        model = assemble(problem, self.states, total, self.params, status)
+        duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
+        return self.finish(dataset, model, duals, status)
+
+    def columns(self, problem: Problem) -> list[Array]:
+        """Signs of each machine: all columns together (shared weights), or one machine a column."""
+        if self.params.multi_class == "shared":
+            return [problem.signs]
+        return [problem.signs[:, [k]] for k in range(problem.signs.shape[1])]
+
+    def train_machine(self, problem: Problem, number: int) -> str:
+        """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
+        signs = self.columns(problem)[number]
+        machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
+        if self.start.only_smaller:
+            self.shrink(machine, number, self.start.states[number], problem)
+            status = self.conclude(machine, number, "max_kernels", self.start.proofs[number])
+        else:
+            status = self.conclude(machine, number, self.improve(machine, number, problem))
+            most = self.params.max_kernels
+            if most is not None and np.count_nonzero(self.states[number].weights) > most:
+                self.shrink(machine, number, self.states[number], problem)
+                status = self.conclude(machine, number, "max_kernels", self.proofs[number])
+        if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
+            self.inner_records.append(machine.inner.record())
+        return status
+
+    def improve(self, machine: Any, number: int, problem: Problem) -> str:
+        """Rounds until the gap is small enough, a limit, or nothing helps any more; returns which."""
+        status = self.limit(number)
+        if status is not None:
+            return status
+        for after, certificate in machine.rounds(self.begin(machine, number)):
+            self.remember(number, after, certificate)
+            self.report(problem, certificate)
+            self.checkpoint(problem)
+            status = self.limit(number)
+            if status is not None:
+                break
+        return status or "stalled"
+
+    def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> None:
+        """Keep the heaviest `max_kernels`, and solve for them once more."""
+        after, certificate = next(machine.rounds(machine.truncated(state, self.params.max_kernels)))
+        self.remember(number, after, certificate)
+        self.report(problem, certificate)
+
+    def begin(self, machine: Any, number: int) -> Any:
+        """Where a machine goes on from: its checkpoint, the end of another C, or nothing."""
+        if number < len(self.states):
+            return self.states[number]
+        return machine.warm(self.start.states[number], self.start.C) if self.start.states else None
+
+    def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
+        """Certify the last state: by its own duals, or by earlier ones that prove more. Returns how it ended."""
+        state, objective = self.states[number], self.objectives[number]
+        lagged = isinstance(state, State) and not state.scanned
+        proof = Proof(machine.pricing.dual_bound(state) if lagged else objective.dual, state.feasible_duals)
+        if earlier is not None and earlier.dual > proof.dual:
+            proof = earlier
+        self.proofs[number:] = [proof]
+        self.objectives[number] = replace(objective, dual=proof.dual)
+        return "converged" if self.objectives[number].gap <= self.params.tol else status
+
+    def limit(self, number: int) -> str | None:
+        """The rule by which this machine is to end now, if any."""
+        if number >= len(self.states):
+            return None
+        if self.objectives[number].gap <= self.params.tol:
+            return "converged"
+        if self.params.max_rounds is not None and self.states[number].round >= self.params.max_rounds:
+            return "max_rounds"
+        if self.params.time_limit is not None and self.elapsed_s() >= self.params.time_limit:
+            return "time_limit"
+        return None
+
+    def remember(self, number: int, state: Any, certificate: Objective) -> None:
+        self.states[number:] = [state]
+        self.objectives[number:] = [Objective(certificate.primal, certificate.dual)]
+
+    def elapsed_s(self) -> float:
+        return self.elapsed_before + time.perf_counter() - self.started
+
+    def poll(self) -> None:
+        """Called often while a round is under way."""
+        if self.should_stop is not None and self.should_stop():
+            done = sum(state.round for state in self.states)
+            kept = f"the checkpoint of round {done} is kept" if self.folder and done else "no round had ended"
+            raise InterruptedTraining(f"training was interrupted: {kept}")
+
+    def report(self, problem: Problem, certificate: Certificate) -> None:
+        tally = self.crew.tally()
+        self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
+        sizes = problem.grid.n_open, self.plan.budget_bytes
+        self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))
+        self.listener(self.history[-1])
+
+    def checkpoint(self, problem: Problem) -> None:
+        if self.folder is None:
+            return
+        arrays: dict[str, Array] = {}
+        for k, state in enumerate(self.states):
+            arrays |= state_arrays(state, f"machine{k}_")
+        header = {
+            "seed": problem.seed,
+            "elapsed_s": self.elapsed_s(),
+            "objectives": [[o.primal, o.dual] for o in self.objectives],
+        }
+        save_checkpoint(
+            self.folder.checkpoint,
+            fingerprint=problem.fingerprint,
+            round=len(self.history),
+            header=header,
+            arrays=arrays,
+        )
+
+    def restore(self, problem: Problem) -> None:
+        """Take up the states, certificates and history of the checkpoint."""
+        assert self.folder is not None
+        header, arrays = load_checkpoint(self.folder.checkpoint, problem.fingerprint)
+        kind = PaperState if self.params.strategy == "paper" else State
+        self.objectives = [Objective(*pair) for pair in header["objectives"]]
+        self.states = [state_from_arrays(kind, arrays, f"machine{k}_") for k in range(len(self.objectives))]
+        self.history = list(self.folder.cut_history(header["round"]))
+        self.elapsed_before = header["elapsed_s"]
+
+    def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
+        peak = peak_bytes()
+        finished = Finished(
+            status=status,
+            gap=model.certificate.gap,
+            tol=self.params.tol,
+            n_kernels=len(model.gammas),
+            n_rounds=len(self.history),
+            peak_bytes=peak,
+            budget_bytes=self.plan.budget_bytes,
+            elapsed_s=self.elapsed_s(),
+        )
+        if self.folder is not None:
+            model.save(self.folder.model)
+            self.folder.write_json("run.json", self.record(dataset, model, finished))
+        evaluation = self.ending.measure(model, self.folder, self.listener, self.params.n_jobs)
+        self.ending.draw(model, self.folder, self.listener)
+        for advice in advice_on_end(status, finished.gap, finished.tol):
+            self.listener(advice)
+        self.listener(finished)
+        return TrainResult(model, duals, tuple(self.history), status, self.plan, peak, evaluation)
+
+    def record(self, dataset: Dataset, model: Model | None = None, finished: Finished | None = None) -> dict[str, Any]:
+        """What run.json holds, of a training that begins or of one that has ended."""
+        return {
+            "version": __version__,
+            "data": self.ending.data_record(dataset),
+            "parameters": plain_params(self.params),
+            "C": None if model is None else model.certificate.params["C"],
+            "local_bias": None if model is None else model.family.local_bias,
+            "plan": self.plan.as_dict(),
+            "inner": self.inner_records,
+            "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
+            "result": None if finished is None else vars(finished),
+        }
