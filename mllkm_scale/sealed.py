@@ -13,14 +13,12 @@ Equal contents written by one version of the package have equal bytes: the archi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import math
 import os
 import re
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale import __version__
-from mllkm_scale.errors import MLLKMError, ParameterError, ScratchError
+from mllkm_scale.errors import MLLKMError, ParameterError
+from mllkm_scale.whole_files import cannot_write, whole_file
 
 __all__ = ["read_sealed", "sealed_checksum", "write_sealed"]
 
@@ -90,22 +89,11 @@ def write_sealed(
         "header": plain_header,
         "sha256": _checksum(kind, version, plain_header, plain_arrays),
     }
-    partial = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
     try:
-        try:
-            with partial.open("xb") as file:
-                _write_archive(file, envelope, plain_arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-            _sync_folder(target.parent)
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with whole_file(target) as file:
+            _write_archive(file, envelope, plain_arrays)
     except OSError as error:
-        raise ScratchError(
-            f"{target} cannot be written ({error.strerror or error}): free space or choose another folder"
-        ) from error
+        raise cannot_write(target, error) from error
 
 
 def read_sealed(
@@ -230,14 +218,6 @@ def _write_member(archive: zipfile.ZipFile, name: str, preamble: bytes, content:
     with archive.open(info, "w") as stream:
         stream.write(preamble)
         stream.write(content.data)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _require_intact(archive: zipfile.ZipFile, size_bytes: int) -> None:

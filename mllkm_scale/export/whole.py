@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from mllkm_scale.errors import ParameterError, ScratchError
+from mllkm_scale.whole_files import cannot_write, whole_file
 
 __all__ = ["ExportSummary", "free_target", "write_bytes"]
 
@@ -66,18 +65,8 @@ def write_bytes(target: Path, content: bytes) -> None:
     ...     [file.name for file in Path(folder).iterdir()]
     ['model.h']
     """
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        try:
-            with partial.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with whole_file(target) as file:
+            file.write(content)
     except OSError as error:
-        raise ScratchError(
-            f"{target} cannot be written ({error.strerror or error}): free space or choose another folder"
-        ) from error
+        raise cannot_write(target, error) from error

@@ -17,6 +17,7 @@ from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
+from mllkm_scale.whole_files import cannot_write
 
 __all__ = ["STANDARD_OUTPUT", "PredictionTarget", "prediction_target"]
 
@@ -121,7 +122,7 @@ class _TextPredictions(WholeFile):
         try:
             self._file.write(text)
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.target, error) from error
 
 
 class _PipedPredictions:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.table2 import Comparison, Row, Table
 from mllkm_scale.reproduce.text import markdown_table
-from mllkm_scale.run.whole_files import write_whole
+from mllkm_scale.whole_files import write_whole
 
 __all__ = ["as_csv", "as_latex", "as_markdown", "splits_csv", "write"]
 

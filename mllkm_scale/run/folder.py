@@ -30,8 +30,8 @@ from mllkm_scale.run.events import Event, Round, Streamed
 from mllkm_scale.run.history import History
 from mllkm_scale.run.lock import acquire, release
 from mllkm_scale.run.log import LOGGER, log_to
-from mllkm_scale.run.whole_files import sweep_partial, write_whole
 from mllkm_scale.run.wording import describe
+from mllkm_scale.whole_files import sweep_partial, write_whole
 
 __all__ = ["RunFolder"]
 

@@ -16,7 +16,7 @@ from typing import IO, Generic, TypeVar
 from mllkm_scale.run.access import reading, writing
 from mllkm_scale.run.as_json import event_fields
 from mllkm_scale.run.events import Round, Streamed
-from mllkm_scale.run.whole_files import write_whole
+from mllkm_scale.whole_files import write_whole
 
 __all__ = ["History"]
 

@@ -58,6 +58,16 @@ def test_a_path_along_C_may_be_measured_on_a_file_of_its_own(mllkm: Run, wine_h5
     assert (tmp_path / "path" / "C=2" / "report.html").exists()
 
 
+def test_models_have_the_same_bits_with_dask_workers(
+    mllkm: Run, wine_h5: Path, trained_path: tuple[Path, Result], tmp_path: Path
+) -> None:
+    counts = ("--kernel-counts", "12,4,1", "--memory", "1GB", "--workers", "1")
+    assert mllkm("path", wine_h5, "--out", tmp_path / "path", *counts).exit_code == 0
+    for count in (12, 4, 1):
+        files = [folder / f"max_kernels={count}" / "model.mllkm" for folder in (tmp_path / "path", trained_path[0])]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
 def test_choose_takes_the_best_model_within_limits(
     mllkm: Run, trained_path: tuple[Path, Result], tmp_path: Path
 ) -> None:

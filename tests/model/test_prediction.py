@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
 
 import h5py
 import numpy as np
@@ -167,3 +169,14 @@ def test_arrays_that_are_no_rows_of_numbers_are_refused(make_model, tmp_path):
     with pytest.raises(DataError, match="has 5 features per row, but the model was trained with 4"):
         predict_file(make_model(), tmp_path / "new.npy", tmp_path / "out.h5")
     assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_full_disk_leaves_no_half_a_table(make_model, source, tmp_path, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("mllkm_scale.model.prediction_targets._TextPredictions._open", lambda self, path: Full())
+    with pytest.raises(ScratchError, match=r"out\.csv cannot be written \(No space left on device\): free space"):
+        predict_file(make_model(), source, tmp_path / "out.csv")
+    assert not list(tmp_path.glob("*out*"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import ParameterError, ScratchError
+from mllkm_scale.whole_files import cannot_write, commit, partial_of
 
 __all__ = ["WholeFile"]
 
@@ -24,7 +22,7 @@ class WholeFile(ABC):
     def __init__(self, target: Path, *, overwrite: bool = False) -> None:
         self.target = target
         self.overwrite = overwrite
-        self._partial = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial"
+        self._partial = partial_of(target)
         self._file: Any = None
 
     @abstractmethod
@@ -40,7 +38,7 @@ class WholeFile(ABC):
         try:
             self._file = self._open(self._partial)
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.target, error) from error
         return self
 
     def __exit__(
@@ -49,11 +47,12 @@ class WholeFile(ABC):
         try:
             self._file.close()
             if error is None:
-                self._commit()
+                self._require_free_name()
+                commit(self._partial, self.target)
         except OSError as failure:
             # Closing after an error that is already on its way must not hide it.
             if error is None:
-                raise self._cannot_write(failure) from failure
+                raise cannot_write(self.target, failure) from failure
         finally:
             self._partial.unlink(missing_ok=True)
 
@@ -62,20 +61,6 @@ class WholeFile(ABC):
         """The name of a file of this kind, for messages."""
         return "train.h5"
 
-    def _commit(self) -> None:
-        with self._partial.open("rb") as file:
-            os.fsync(file.fileno())
-        self._require_free_name()
-        self._partial.replace(self.target)
-        folder = os.open(self.target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
     def _require_free_name(self) -> None:
         if self.target.exists() and not self.overwrite:
             raise ParameterError(f"{self.target} exists already: choose another name, or allow it to be overwritten")
-
-    def _cannot_write(self, error: OSError) -> ScratchError:
-        return ScratchError(f"{self.target} cannot be written ({one_line(error)}): free space or choose another folder")

@@ -15,6 +15,7 @@ from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.dataset import FEATURE_NAMES
 from mllkm_scale.errors import DataError, ScratchError
 from mllkm_scale.units import format_bytes
+from mllkm_scale.whole_files import cannot_write
 
 __all__ = ["ArrayWriter", "HDF5Writer"]
 
@@ -53,7 +54,7 @@ class HDF5Writer(WholeFile):
         try:
             self._file = h5py.File(self._partial, "w")
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.target, error) from error
 
     def append(self, name: str, block: NDArray[Any]) -> None:
         """Add rows to the array `name`, which the first block makes."""
@@ -65,7 +66,7 @@ class HDF5Writer(WholeFile):
             stored.resize(rows + len(block), axis=0)
             stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
         except OSError as error:
-            raise self._cannot_write(error) from error
+            raise cannot_write(self.target, error) from error
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""

@@ -15,7 +15,7 @@ from mllkm_scale.reproduce.reviewers.gammas import GAMMAS
 from mllkm_scale.reproduce.reviewers.maps import MAPS
 from mllkm_scale.reproduce.reviewers.memory import MEMORY
 from mllkm_scale.run.access import writing
-from mllkm_scale.run.whole_files import write_whole
+from mllkm_scale.whole_files import write_whole
 
 __all__ = ["COMPARISONS", "run"]
 
