@@ -9,6 +9,7 @@ import click
 
 from mllkm_scale.cli.group import Invocation, debug_option
 from mllkm_scale.errors import ParameterError, ScratchError
+from mllkm_scale.run.folder import MODEL, REPORT
 
 __all__ = ["demo"]
 
@@ -48,7 +49,7 @@ def demo(context: click.Context, out: Path) -> None:
         ("What training would hold in memory, by arithmetic", ["plan", f"{data}", "--memory", "1GB"]),
         (
             "Train until the duality gap over all candidate kernels is proved to be at most 1 %",
-            ["train", f"{data}", "--out", f"{run}", "--memory", "1GB", "--tol", "0.01", "--overwrite"],
+            ["train", f"{data}", "--out", f"{run}", "--memory", "1GB", "--image-shape", "8x8", "--overwrite"],
         ),
         (
             "How good is it on the rows held out?",
@@ -63,7 +64,9 @@ def demo(context: click.Context, out: Path) -> None:
     for number, (title, arguments) in enumerate(steps, 1):
         click.echo(f"\n{number}. {title}\n   $ {shlex.join(['mllkm', *arguments])}")
         _run(context, arguments)
-    click.echo(f"\nThe model is {run / 'model.mllkm'}. Next: the same commands on your data; mllkm train --help")
+    report = run / REPORT
+    seen = f", and {report} shows it: open it in a browser" if report.exists() else ""
+    click.echo(f"\nThe model is {run / MODEL}{seen}. Next: the same commands on your data; mllkm train --help")
 
 
 def _write_digits(folder: Path) -> None:
