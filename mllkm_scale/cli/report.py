@@ -35,17 +35,24 @@ def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, 
     """Write one HTML file on the training or stream in the folder RUN, or on several of them side by side.
 
     A report needs nothing but the run folder, which may be that of a training that was interrupted or is under way,
-    and opens in any browser without a network. Every training ends with one; this makes it again.
+    and opens in any browser without a network. Every training ends with one; this makes it again. Of the folder of a
+    path it is error against cost.
 
     \b
     Examples:
       mllkm report run
       mllkm report run --image-shape 28x28 --out usps.html
       mllkm report run-C1 run-C10 run-C100 --out sizes.html
+      mllkm report path
     """
+    from mllkm_scale.path.page import is_path, write_path_page
     from mllkm_scale.report import write_comparison, write_report
 
-    if len(runs) == 1:
+    if len(runs) == 1 and is_path(runs[0]):
+        if image_shape is not None:
+            raise click.UsageError("--image-shape is for a model of a path: name its folder", context)
+        page = write_path_page(runs[0], out=out)
+    elif len(runs) == 1:
         page = write_report(runs[0], out=out, image_shape=image_shape)
     elif image_shape is not None:
         raise click.UsageError("--image-shape is for the report of one run: leave it out to compare runs", context)

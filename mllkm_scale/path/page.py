@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mllkm_scale import __version__
-from mllkm_scale.path.folder import read_path
+from mllkm_scale.path.folder import PATH, read_path
 from mllkm_scale.path.picture import path_picture
 from mllkm_scale.path.points import PathPoint
 from mllkm_scale.path.table import HEADINGS, table_rows
@@ -16,13 +16,18 @@ from mllkm_scale.report.rendering import render, write_page
 from mllkm_scale.run.access import writing
 from mllkm_scale.run.folder import REPORT
 
-__all__ = ["PICTURE", "write_path_page"]
+__all__ = ["PICTURE", "is_path", "write_path_page"]
 
 PICTURE = "path.png"
 
 
-def write_path_page(folder: str | os.PathLike[str]) -> Path:
-    """Write report.html and path.png into the folder of a path, from its path.json; returns the page."""
+def is_path(folder: Path) -> bool:
+    """Whether a folder is that of a path."""
+    return (folder / PATH).exists()
+
+
+def write_path_page(folder: str | os.PathLike[str], *, out: str | os.PathLike[str] | None = None) -> Path:
+    """Write report.html, or the page `out`, and path.png of a path from its path.json; returns the page."""
     where = Path(folder)
     points, facts = read_path(where)
     figure = path_picture(points)
@@ -39,7 +44,7 @@ def write_path_page(folder: str | os.PathLike[str]) -> Path:
         rows=zip(table_rows(points), (_report_of(where, point) for point in points), strict=True),
         version=__version__,
     )
-    return write_page(where / REPORT, page)
+    return write_page(where / REPORT if out is None else Path(out), page)
 
 
 def _report_of(where: Path, point: PathPoint) -> str | None:

@@ -46,6 +46,15 @@ def test_the_page_draws_error_against_cost(trained_path: tuple[Path, Result]) ->
     assert (folder / "path.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_page_can_be_made_again(mllkm: Run, trained_path: tuple[Path, Result], tmp_path: Path) -> None:
+    folder, _ = trained_path
+    result = mllkm("report", folder, "--out", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "page.html").read_text() == (folder / "report.html").read_text()
+    refused = mllkm("report", folder, "--image-shape", "8x8")
+    assert (refused.exit_code, "a model of a path" in refused.stderr) == (2, True)
+
+
 def test_a_path_along_C_may_be_measured_on_a_file_of_its_own(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
     given = ("--Cs", "2,0.1", "--validation", wine_h5, "--jobs", "1", "--progress", "json", "--report")
     result = mllkm("path", wine_h5, "--out", tmp_path / "path", *given)
