@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from threadpoolctl import threadpool_limits
 
@@ -26,6 +27,9 @@ threadpool_limits(limits=1, user_api="blas")
 ROOT = Path(__file__).parent.parent
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# Hypothesis also draws numbers that stand in modules that were imported: examples would depend on the tests before.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 CLUSTERS = {"cli", "cluster", "faults"}  # folders whose tests start processes and wait for them within bounds
 EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
 
