@@ -72,9 +72,9 @@ class PathFolder:
         """The path is sure to begin, or to go on; what another path has left is removed."""
         if not self.resume:
             with writing(self.path):
-                for entry in self.facts.get("points", ()):
-                    RunFolder(self.path / entry["name"]).clear()
-                    (self.path / entry["name"] / END).unlink(missing_ok=True)
+                for end in self.path.glob(f"*/{END}"):
+                    RunFolder(end.parent).clear()
+                    end.unlink(missing_ok=True)
         self.facts = facts
         self.write(())
 

@@ -156,6 +156,15 @@ def test_a_folder_with_a_path_is_neither_replaced_nor_resumed_by_mistake(halves,
     assert not (tmp_path / "path" / "C=1" / "model.mllkm").exists()
 
 
+def test_a_path_json_that_names_another_folder_removes_nothing_there(halves, tmp_path):
+    (tmp_path / "path").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.mllkm").write_text("kept")
+    (tmp_path / "path" / "path.json").write_text(json.dumps({"points": [{"name": "../other"}, {}]}))
+    train_path(*halves, Cs=[1.0], overwrite=True, n_jobs=1, tol=0.1, run_dir=tmp_path / "path")
+    assert (tmp_path / "other" / "model.mllkm").read_text() == "kept"
+
+
 @pytest.mark.parametrize("along", [{"Cs": [0.2, 1.0, 4.0]}, {"kernel_counts": [30, 10, 4]}], ids=str)
 def test_a_path_interrupted_anywhere_resumes_to_the_same_models(halves, tmp_path, along):
     data, validation = halves
