@@ -1,6 +1,8 @@
 """The open set: the grid anchors x gammas, whose kernels are integers and are never all made.
 
-Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`.
+Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`. Beside the grid there may be a list of
+p kernels, each with an anchor and a scale of its own (learned ones): these have the ids 0 to p - 1, and those of the
+grid begin at p.
 """
 
 from __future__ import annotations
@@ -57,30 +59,50 @@ class Family:
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """All candidate kernels: a family over every anchor and every gamma.
+    """All candidate kernels: a family over every anchor and every gamma, and a list of further ones.
 
     Parameters
     ----------
     scales : array (anchors, gammas)
         Factor of each kernel (its normalisation); 0 excludes the kernel from the open set.
+    listed : LocallyLinearKernels, optional
+        Kernels of the same family with anchors and gammas of their own.
     """
 
     family: Family
     anchors: RowSource
     gammas: Array
     scales: Array
+    listed: LocallyLinearKernels | None = None
 
     def __len__(self) -> int:
-        return self.anchors.n_rows * len(self.gammas)
+        return self.n_listed + self.anchors.n_rows * len(self.gammas)
+
+    @property
+    def n_listed(self) -> int:
+        """Kernels of the list: those with the first ids."""
+        return 0 if self.listed is None else len(self.listed)
 
     @property
     def n_open(self) -> int:
         """How many kernels are candidates (not excluded)."""
-        return int(np.count_nonzero(self.scales))
+        return self.n_listed + int(np.count_nonzero(self.scales))
+
+    @property
+    def first_open(self) -> int:
+        """The id of the first candidate."""
+        return 0 if self.n_listed else int(np.flatnonzero(self.scales.ravel())[0])
 
     def take(self, ids: Array) -> LocallyLinearKernels:
         """The kernels with these ids, in double precision."""
         ids = np.asarray(ids, dtype=np.int64)
-        anchor, gamma = np.divmod(ids, len(self.gammas))
-        rows = self.anchors.rows(anchor).astype(np.float64)
-        return self.family.kernels(rows, self.gammas[gamma], self.scales.ravel()[ids])
+        own = ids < self.n_listed
+        anchor, gamma = np.divmod(np.where(own, 0, ids - self.n_listed), len(self.gammas))
+        scales = self.scales[anchor, gamma]
+        if self.listed is None or not own.any():
+            return self.family.kernels(self.anchors.rows(anchor).astype(np.float64), self.gammas[gamma], scales)
+        anchors, gammas = np.empty((len(ids), self.anchors.n_features)), self.gammas[gamma].astype(np.float64)
+        anchors[~own] = self.anchors.rows(anchor[~own])
+        listed = self.listed.take(ids[own])
+        anchors[own], gammas[own], scales[own] = listed.anchors, listed.gammas, listed.scales
+        return self.family.kernels(anchors, gammas, scales)

@@ -173,7 +173,7 @@ class SequentialMKL:
             Priced(scan.ids, scan.values, state.prices, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
         )
         if not len(state.active):  # no kernel tells anything apart, and any will do
-            first = np.flatnonzero(self.grid.scales.ravel())[:1]
+            first = np.array([self.grid.first_open])
             state = replace(state, active=first, weights=np.zeros(1))
         return state
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import MapName, falls_exponentially, uses_plain_distance
 
-__all__ = ["add_forms", "bumps_of_gammas", "distances"]
+__all__ = ["add_forms", "bumps_of_gammas", "distances", "exp2_single"]
 
 Array = NDArray[Any]
 
@@ -109,6 +109,16 @@ def _finish_distances(D: Array, left: Array, right: Array, rounding: Any, two: A
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def exp2_single(x: Any) -> Any:
+    """2^x in single precision, for x <= 0; zero below 2^-100."""
+    x = x if x > _LOWEST else _NOTHING
+    k = np.floor(x + _HALF)
+    f = x - k
+    fraction = _ONE + f * (_P1 + f * (_P2 + f * (_P3 + f * (_P4 + f * (_P5 + f * _P6)))))
+    return fraction * np.int32((np.int32(k) + _BIAS) << _MANTISSA_BITS).view(np.float32)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def _fill_exp(
     t: Array, rows: Array, factors: Array, order: Array, sources: Array, squarings: Array, out: Array
 ) -> None:
@@ -129,12 +139,7 @@ def _fill_exp(
                     target[j] = (h * h) * (h * h)
             else:
                 for j in range(row.size):
-                    x = row[j] * factor
-                    x = x if x > _LOWEST else _NOTHING
-                    k = np.floor(x + _HALF)
-                    f = x - k
-                    fraction = _ONE + f * (_P1 + f * (_P2 + f * (_P3 + f * (_P4 + f * (_P5 + f * _P6)))))
-                    target[j] = fraction * np.int32((np.int32(k) + _BIAS) << _MANTISSA_BITS).view(np.float32)
+                    target[j] = exp2_single(row[j] * factor)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})

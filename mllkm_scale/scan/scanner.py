@@ -167,15 +167,20 @@ class Scan:
             self.close()
         seconds = under_way.work_s
         del under_way  # and with it the support, before its rows are gathered again
-        ids, values, rest = best.ids, best.values, best.rest
-        if self.scanner.dtype != np.float64 and len(ids):
+        grid, rest = self.scanner.grid, best.rest
+        ids, values = best.ids + grid.n_listed, best.values
+        single = self.scanner.dtype != np.float64
+        if single:
+            rest *= 1.0 + _SINGLE_PRECISION_MARGIN
+        if grid.n_listed or (single and len(ids)):
+            ids = np.concatenate([np.arange(grid.n_listed), ids])
             X, signed_duals = self.gather()
-            values = self.scanner.grid.take(ids).quadratic_forms(X, signed_duals, self.scanner.team)
+            values = grid.take(ids).quadratic_forms(X, signed_duals, self.scanner.team)
             order = np.argsort(-values, kind="stable")
             ids, values = ids[order], values[order]
-            rest *= 1.0 + _SINGLE_PRECISION_MARGIN
         maximum = max(rest, float(values[0]) if len(values) else 0.0)
-        return ScanResult(ids, values, maximum, seconds, self._n_kernels, self.share.complete)
+        n_kernels = self._n_kernels + grid.n_listed
+        return ScanResult(ids, values, maximum, seconds, n_kernels, self.share.complete)
 
     def close(self) -> None:
         """End it early; what was shared for it is dropped."""

@@ -1,0 +1,231 @@
+"""The descent (F12): mean hinge + ridge |w|^2 over predictors, anchors, scales and metric together.
+
+Steps of Adam over batches, with a step length that rises and falls once. A batch is cut into blocks of rows of a fixed
+height, whose gradients are added up in their order: the bits do not depend on the threads that work on the blocks. The
+state is small, and a descent that is resumed from it goes on with the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.distances import squared_distances
+from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.maps import gamma_of_half_width
+from mllkm_scale.learn.batches import Batches, Place
+from mllkm_scale.learn.gradients import make_block
+from mllkm_scale.learn.loops import adam_step
+from mllkm_scale.learn.machine import Layout, LearnedMachine
+from mllkm_scale.learn.settings import LearnSettings
+from mllkm_scale.team import Team
+
+__all__ = ["Descent", "DescentState", "Epoch", "first_machine"]
+
+Array = NDArray[Any]
+
+BLOCK_ROWS = 128
+_SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
+_SAMPLE_ROWS = 1000  # for distances
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch has shown."""
+
+    number: int
+    n_epochs: int
+    loss: float  # mean hinge over the batches, each before its step
+    within: float  # share of rows that were within the margin of some class
+    held_error: float | None  # share of the held-out rows that are predicted wrongly
+    rows_per_s: float
+    elapsed_s: float
+    left_s: float
+
+
+@dataclass
+class DescentState:
+    """All that the steps to come depend on."""
+
+    place: Place
+    values: Array
+    mean: Array
+    square: Array
+    steps: int = 0
+    loss: float = 0.0  # summed over the rows of the epoch under way
+    seen: int = 0
+    within: int = 0
+    best_error: float = np.inf
+    best_values: Array | None = None
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Plain arrays, for a file."""
+        best = self.values if self.best_values is None else self.best_values
+        counts = [self.place.epoch, self.place.window, self.place.batch, self.steps, self.seen, self.within]
+        return {
+            "values": self.values,
+            "mean": self.mean,
+            "square": self.square,
+            "best_values": best,
+            "counts": np.array(counts, np.int64),
+            "sums": np.array([self.loss, self.best_error]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> DescentState:
+        """The state that `to_arrays` was called on."""
+        epoch, window, batch, steps, seen, within = (int(v) for v in arrays["counts"])
+        loss, best_error = (float(v) for v in arrays["sums"])
+        values, mean, square = (np.array(arrays[name]) for name in ("values", "mean", "square"))
+        best = np.array(arrays["best_values"])
+        return cls(Place(epoch, window, batch), values, mean, square, steps, loss, seen, within, best_error, best)
+
+
+def first_machine(
+    family: Family, sample: Array, candidates: Array, n_outputs: int, settings: LearnSettings
+) -> LearnedMachine:
+    """Where the descent starts: anchors on rows, bumps of several widths, predictors of zero.
+
+    `candidates` are the rows for the anchors, and `sample` some others, for the median distance.
+    """
+    layout = Layout(family, settings.n_kernels, sample.shape[1], n_outputs, settings.metric)
+    machine = LearnedMachine.zeros(layout)
+    rng = np.random.default_rng([settings.seed, 13])
+    if isinstance(settings.metric, int) and machine.metric is not None:
+        machine.metric[:] = _leading_directions(sample, settings.metric)
+    machine.anchors[:] = candidates[rng.integers(0, len(candidates), layout.n_kernels)] if len(
+        candidates
+    ) < layout.n_kernels else candidates[: layout.n_kernels]
+    median = _median_distance(family, np.asarray(machine.map(sample.astype(np.float32)), np.float64))
+    widths = rng.permutation(np.geomspace(*settings.half_widths, layout.n_kernels)) * median
+    machine.log_gammas[:] = np.log([gamma_of_half_width(family.map, width) for width in widths])
+    return machine
+
+
+def _median_distance(family: Family, sample: Array) -> float:
+    half = len(sample) // 2
+    left, right = sample[:half], sample[half : 2 * half]
+    if family.componentwise:
+        distances = np.abs(left - right).ravel()
+    else:
+        distances = np.sqrt(squared_distances(left, right)).ravel()
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if len(distances) else 1.0
+
+
+def _leading_directions(sample: Array, count: int) -> Array:
+    """Principal directions of a sample, as rows."""
+    centred = sample.astype(np.float64) - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    return vectors[:, ::-1][:, :count].T
+
+
+class Descent:
+    """One descent under way."""
+
+    def __init__(self, machine: LearnedMachine, batches: Batches, settings: LearnSettings, team: Team) -> None:
+        self.machine, self.batches, self.settings, self.team = machine, batches, settings, team
+        layout = machine.layout
+        n_blocks = -(-batches.most_rows // BLOCK_ROWS)
+        height = min(BLOCK_ROWS, batches.most_rows)
+        self.blocks = [make_block(layout, height) for _ in range(n_blocks)]
+        self._gradients = np.zeros((n_blocks, layout.size), np.float32)
+        for block, target in zip(self.blocks, self._gradients, strict=True):
+            block.write_to(target)
+        zeros = np.zeros(layout.size, np.float32)
+        self.state = DescentState(Place(), machine.values, zeros, zeros.copy())
+        products = layout.n_mapped * (2 if layout.linear else 1) + 3 * layout.n_outputs * layout.width
+        self._shares = BLOCK_ROWS * layout.n_kernels * products >= _SHARED_FLOPS
+        self._n_steps = settings.epochs * batches.steps_per_epoch
+
+    def resume(self, state: DescentState) -> None:
+        """Go on from a state."""
+        self.state = state
+        self.machine = LearnedMachine(self.machine.layout, state.values)
+
+    def epochs(
+        self, held: tuple[Array, Array] | None, poll: Callable[[], None] = lambda: None, elapsed_before: float = 0.0
+    ) -> Any:
+        """Run the epochs that are left; yields what each has shown. `poll` is asked after each step, and may raise."""
+        settings, started, first = self.settings, time.perf_counter(), self.state.place.epoch
+        for number in range(first, settings.epochs):
+            epoch_started, seen_before = time.perf_counter(), self.state.seen
+            for following, X, signs in self.batches.after(self.state.place):
+                self.step(X, signs)
+                self.state.place = following
+                poll()
+            error = None if held is None else self.held_error(*held)
+            self._keep_best(error, 0 if held is None else len(held[0]))
+            state, now = self.state, time.perf_counter()
+            rows = max(1, state.seen)
+            epoch_s = now - epoch_started
+            event = Epoch(
+                number + 1,
+                settings.epochs,
+                state.loss / rows,
+                state.within / rows,
+                error,
+                (state.seen - seen_before) / max(epoch_s, 1e-9),
+                elapsed_before + now - started,
+                (now - started) / (number + 1 - first) * (settings.epochs - number - 1),
+            )
+            self.state = replace(state, place=Place(number + 1), loss=0.0, seen=0, within=0)
+            yield event
+
+    def step(self, X: Array, signs: Array) -> None:
+        """One step of Adam on a batch."""
+        settings, state, n = self.settings, self.state, len(X)
+        parts = [slice(start, min(start + BLOCK_ROWS, n)) for start in range(0, n, BLOCK_ROWS)]
+
+        def work(at: int) -> tuple[float, int]:
+            rows = parts[at]
+            return self.blocks[at].step(self.machine, X[rows], signs[rows], 1.0 / n)
+
+        results = self.team.run(work, range(len(parts))) if self._shares else [work(at) for at in range(len(parts))]
+        state.loss += sum(total for total, _ in results)
+        state.within += sum(count for _, count in results)
+        state.seen += n
+        state.steps += 1
+        length = settings.step_length(min(1.0, state.steps / self._n_steps))
+        decays = np.array(settings.decays)
+        for name, run in self.machine.layout.runs.items():
+            rate = (settings.metric_rate if name == "metric" else settings.rate) * length
+            ridge = settings.ridge if name == "predictors" else 0.0
+            gradients = self._gradients[: len(parts), run]
+            adam_step(state.values[run], gradients, state.mean[run], state.square[run], rate, ridge, decays, state.steps)
+
+    def decide(self, X: Array) -> Array:
+        """f (rows, K) of rows in the units of the descent."""
+        starts = range(0, len(X), BLOCK_ROWS)
+        height = self.blocks[0].height
+        starts = range(0, len(X), height)
+        return np.concatenate([self.blocks[0].decide(self.machine, X[at : at + height]).copy() for at in starts])
+
+    def held_error(self, X: Array, codes: Array) -> float:
+        """Share of rows that are predicted wrongly."""
+        F = self.decide(X)
+        said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
+        return float(np.mean(said != codes))
+
+    def _keep_best(self, error: float | None, n_held: int) -> None:
+        """The last machine is kept, unless an earlier one was better by more than a standard error."""
+        state = self.state
+        if error is None:
+            state.best_values = None
+            return
+        allowed = np.sqrt(max(state.best_error * (1.0 - state.best_error), 0.0) / n_held) if state.best_error < 1 else 0.0
+        if state.best_values is None or error <= state.best_error:
+            state.best_error, state.best_values = error, state.values.copy()
+        elif error <= state.best_error + allowed and self.state.place.epoch + 1 >= self.settings.epochs:
+            state.best_values = state.values.copy()
+
+    @property
+    def best(self) -> LearnedMachine:
+        """The machine to go on with."""
+        values = self.state.values if self.state.best_values is None else self.state.best_values
+        return LearnedMachine(self.machine.layout, values)

@@ -1,0 +1,175 @@
+"""The stage between preparation and MKL: what a descent proposes, in the space of the prepared rows.
+
+The descent works on rows divided by one number, the root of their mean variance, so that its step lengths have no unit.
+What it proposes is taken back to the units of the rows: anchors, scales, a metric, and local predictors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.kernels.anchors import random_rows
+from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.maps import uses_plain_distance
+from mllkm_scale.learn.batches import Batches, window_rows
+from mllkm_scale.learn.descent import BLOCK_ROWS, Descent, DescentState, Epoch, first_machine
+from mllkm_scale.learn.gradients import block_bytes
+from mllkm_scale.learn.machine import Layout, LearnedMachine
+from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, LearnSettings
+from mllkm_scale.team import Team
+
+__all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_bytes", "learn_kernels"]
+
+Array = NDArray[Any]
+
+_SAMPLE_ROWS = 1000
+_VANISHED = 1e-3  # of the largest spread of a feature in the metric: what is below counts for nothing
+
+
+class Keeper(Protocol):
+    """Where a descent is kept, so that it can be resumed."""
+
+    def load(self) -> DescentState | None: ...
+    def save(self, state: DescentState) -> None: ...
+    def due(self) -> bool:
+        """Whether it is time to save in the middle of an epoch."""
+
+
+class NothingKept:
+    """For a descent without a folder."""
+
+    def load(self) -> DescentState | None:
+        return None
+
+    def save(self, state: DescentState) -> None:
+        """Do nothing."""
+
+    def due(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A machine in the units of the prepared rows, and how it came about."""
+
+    machine: LearnedMachine
+    spread: Array  # standard deviations of the features of the prepared rows
+    held: Array  # numbers of the rows that were held out
+    held_error: float | None
+    epochs: tuple[Epoch, ...]
+
+    @property
+    def importance(self) -> Array:
+        """Spread of every feature in the metric, divided by the largest; of a linear map, its column norms."""
+        metric = self.machine.metric
+        if metric is None:
+            factors = np.ones(len(self.spread))
+        elif metric.ndim == 2:
+            factors = np.linalg.norm(metric, axis=0)
+        else:
+            factors = np.exp(metric.astype(np.float64))
+        spread = factors * self.spread
+        return spread / max(spread.max(), np.finfo(float).tiny)
+
+    @property
+    def kept_features(self) -> Array:
+        """Mask of the features that count: those whose spread has not vanished in the metric."""
+        return self.importance > _VANISHED
+
+
+def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int = MOST_HELD) -> Array:
+    """A share of the rows of each class in ascending order, not more than `most` in all; one row of a class stays."""
+    rng = np.random.default_rng([seed, 14])
+    share = min(share, most / len(codes))
+    picked = []
+    for code in range(int(codes.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        picked.append(rows[: min(max(0, len(rows) - 1), round(share * len(rows)))])
+    return np.sort(np.concatenate(picked))
+
+
+def learn_kernels(
+    data: RowSource,
+    signs: Array,
+    codes: Array,
+    family: Family,
+    settings: LearnSettings,
+    team: Team,
+    *,
+    hold_out: bool = True,
+    keeper: Keeper | None = None,
+    listener: Callable[[Epoch], None] = lambda epoch: None,
+    poll: Callable[[], None] = lambda: None,
+) -> Learned:
+    """Descend the hinge over rows (n, d) with signs (n, K), and take what was learned to the units of the rows.
+
+    `codes` are the numbers of the classes, by which rows are held out and the error is measured.
+    """
+    keeper = keeper or NothingKept()
+    seed, n = settings.seed, data.n_rows
+    held = held_out_rows(codes, seed) if hold_out else np.empty(0, np.int64)
+    used = np.ones(n, dtype=bool)
+    used[held] = False
+    rng = np.random.default_rng([seed, 15])
+    learning = np.flatnonzero(used)
+    numbers = learning[random_rows(len(learning), max(_SAMPLE_ROWS, settings.n_kernels), rng)]
+    sample = data.rows(numbers).astype(np.float64)[rng.permutation(len(numbers))]
+    spread = sample.std(axis=0)
+    unit = float(np.sqrt(np.mean(spread**2))) or 1.0
+    sample /= unit
+    machine = first_machine(family, sample[:_SAMPLE_ROWS], sample, signs.shape[1], settings)
+    batches = Batches(data, signs, used, settings.batch_rows, unit, seed)
+    descent = Descent(machine, batches, settings, team)
+    state = keeper.load()
+    if state is not None:
+        descent.resume(state)
+    kept: tuple[Array, Array] | None = None
+    if len(held):
+        rows = data.rows(held).astype(np.float32)
+        rows *= np.float32(1.0 / unit)
+        kept = rows, codes[held]
+
+    def ask() -> None:
+        try:
+            poll()
+        except BaseException:
+            keeper.save(descent.state)
+            raise
+        if keeper.due():
+            keeper.save(descent.state)
+
+    epochs = []
+    for epoch in descent.epochs(kept, ask):
+        epochs.append(epoch)
+        keeper.save(descent.state)
+        listener(epoch)
+    error = None if kept is None else descent.state.best_error
+    return Learned(_in_units(descent.best, unit), spread, held, error, tuple(epochs))
+
+
+def _in_units(machine: LearnedMachine, unit: float) -> LearnedMachine:
+    """The same function of rows that are not divided by `unit`, in double precision."""
+    layout = machine.layout
+    out = LearnedMachine(layout, machine.values.astype(np.float64))
+    out.anchors *= unit
+    out.log_gammas -= np.log(unit) * (1.0 if uses_plain_distance(layout.family.map) else 2.0)
+    table = out.predictors.reshape(layout.n_kernels, layout.n_outputs, layout.width)
+    table[:, :, :-1] /= unit
+    return out
+
+
+def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
+    """Memory of a descent: a window of rows, the blocks of a batch, parameters with their moments, and held-out rows."""
+    most = 2 * settings.batch_rows
+    blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
+    window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
+    window += 8 * (layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
+    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (12 * layout.n_features + 8 * layout.n_outputs)
+    sample = 3 * 8 * max(_SAMPLE_ROWS, layout.n_kernels) * layout.n_features
+    parameters = layout.size * (4 * 6 + 8)
+    return blocks + window + held + sample + parameters + n_rows

@@ -1,0 +1,59 @@
+"""How a descent goes: numbers of kernels and epochs, rows of a batch, and step lengths, as functions of the sizes.
+
+The rules were measured on the tables of docs/defaults.md; `jobs/bench/learning_rules.py` runs them again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mllkm_scale.learn.machine import Metric
+
+__all__ = ["LearnSettings", "automatic_kernels", "learn_settings"]
+
+_BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
+_EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.3
+_LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
+_LEAST_KERNELS, _MOST_KERNELS = 50, 1000
+HELD_SHARE, MOST_HELD = 0.1, 5000
+"""Rows that are held out to measure the error by: a share, and not more than so many."""
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    """What a descent does; `rates` are the step lengths of the groups of parameters at the top of the cycle."""
+
+    n_kernels: int
+    epochs: int
+    batch_rows: int
+    metric: Metric
+    ridge: float
+    seed: int = 0
+    rate: float = 0.015
+    metric_rate: float = 0.03
+    half_widths: tuple[float, float] = (0.3, 0.6)  # of the first bumps, in median distances
+    rise: float = 0.3  # share of the steps in which the step length rises
+    decays: tuple[float, float] = (0.9, 0.999)
+
+    def step_length(self, done: float) -> float:
+        """Share of the largest step length when this share of all steps is done: up, then down, as half cosines."""
+        if done < self.rise:
+            return max(0.01, 0.5 * (1.0 - math.cos(math.pi * done / self.rise)))
+        return max(0.01, 0.5 * (1.0 + math.cos(math.pi * (done - self.rise) / (1.0 - self.rise))))
+
+
+def automatic_kernels(n_rows: int, n_outputs: int) -> int:
+    """Kernels that are learned of so many rows.
+
+    >>> automatic_kernels(200, 1), automatic_kernels(5000, 1), automatic_kernels(10**6, 10)
+    (50, 141, 1000)
+    """
+    return min(max(round(2.0 * math.sqrt(n_rows)), _LEAST_KERNELS), _MOST_KERNELS, max(1, n_rows // 2))
+
+
+def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int) -> LearnSettings:
+    """The settings for so many rows and kernels."""
+    epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
+    batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
+    return LearnSettings(n_kernels, epochs, batch, metric, ridge=1.0 / n_rows, seed=seed)
