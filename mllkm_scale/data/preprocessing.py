@@ -72,6 +72,11 @@ class Preprocessor:
         return self.scaling.n_columns
 
     @property
+    def width(self) -> int:
+        """Features of a row before or after the scaling, whichever is more: of such rows blocks are made."""
+        return max(self.n_features_in, self.n_columns)
+
+    @property
     def n_features_out(self) -> int:
         """Features of a row after."""
         return self.n_columns if self.projection is None else len(self.projection.variances)
