@@ -66,11 +66,22 @@ def machine(
     whiten: bool = False,
     local_bias: float = 0.2,
     classes: Any = None,
+    fold: str = "",
 ) -> Model:
-    """A machine with random duals, anchors from the data, and scores of mean square 1."""
+    """A machine with random duals, anchors from the data, and scores of mean square 1.
+
+    A learned metric may be folded into its preparation: "scaled", "mapped" or both.
+    """
     rng = np.random.default_rng(0)
     X = X.astype(np.float64)
     preprocessor = Preprocessor.fit(Dataset.from_arrays(X), scaling, n_components, whiten)
+    folding = np.random.default_rng(1)
+    if "scaled" in fold:
+        p = preprocessor.n_features_out
+        preprocessor = preprocessor.scaled(folding.uniform(0.2, 2.0, p), np.arange(p) % 4 != 1)
+    if "mapped" in fold:
+        p = preprocessor.n_features_out
+        preprocessor = preprocessor.mapped(folding.normal(size=(6, p)) / np.sqrt(p))
     Z = preprocessor.transform(X)
     labels = np.unique(y)
     signs = np.where(y[:, None] == (labels[1:] if len(labels) == 2 else labels), 1.0, -1.0)

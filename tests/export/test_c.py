@@ -30,6 +30,16 @@ PREPARATIONS = [
     {"scaling": "standard", "n_components": 20, "whiten": True},
     {"scaling": "minmax", "componentwise": True, "map": "exponential"},
     {"scaling": "unit-norm", "n_components": 5, "whiten": True, "componentwise": True, "map": "squared"},
+    {"scaling": "quantile"},
+    {"scaling": "standard+quantile", "map": "exponential"},
+    {"scaling": "auto", "componentwise": True, "map": "squared"},
+    {"scaling": "standard+quantile", "n_components": 12, "whiten": True},
+    {"scaling": "standard", "fold": "scaled"},
+    {"scaling": "none", "fold": "mapped", "map": "squared"},
+    {"scaling": "unit-norm", "fold": "scaled and mapped"},
+    {"scaling": "auto", "fold": "scaled", "componentwise": True},
+    {"scaling": "standard+quantile", "fold": "scaled and mapped", "map": "squared"},
+    {"scaling": "minmax", "n_components": 10, "fold": "scaled"},
 ]
 
 

@@ -27,6 +27,16 @@ PREPARATIONS = [
     {"scaling": "unit-norm", "n_components": 10, "map": "exponential"},
     {"scaling": "standard", "n_components": 20, "whiten": True},
     {"scaling": "unit-norm", "n_components": 5, "whiten": True, "componentwise": True, "map": "squared"},
+    {"scaling": "quantile"},
+    {"scaling": "standard+quantile", "map": "exponential"},
+    {"scaling": "auto", "componentwise": True, "map": "squared"},
+    {"scaling": "standard+quantile", "n_components": 12, "whiten": True},
+    {"scaling": "standard", "fold": "scaled"},
+    {"scaling": "none", "fold": "mapped", "map": "squared"},
+    {"scaling": "unit-norm", "fold": "scaled and mapped"},
+    {"scaling": "auto", "fold": "scaled", "componentwise": True},
+    {"scaling": "standard+quantile", "fold": "scaled and mapped", "map": "squared"},
+    {"scaling": "minmax", "n_components": 10, "fold": "scaled"},
 ]
 TOLERANCE = {"mixed": 1e-6, "single": 1e-5, "double": 1e-6}
 
