@@ -34,8 +34,8 @@ class Projection:
     components : float64 array of shape (p, d)
         Orthonormal rows; the entry of largest absolute value is positive in each.
     variances : float64 array of shape (p,)
-        Variance (divided by n) of the data along each component. After `mapped`, what it would be if what was mapped had
-        uncorrelated columns.
+        Variance (divided by n) of the data along each component. After `mapped`, what it would be if the columns that
+        were mapped were uncorrelated.
     whiten : bool
         Whether the output is divided by its standard deviation; components without variance are left alone.
     orthonormal : bool

@@ -1,8 +1,8 @@
 """The distribution of every feature in one pass and bounded memory: sorted buffers that are merged and halved.
 
-A buffer holds k sorted values of each feature, and a value of a buffer of height h stands for 2^h samples. Two buffers of
-height h become one of height h + 1: their 2k values are sorted, and every other one stays. Whether the odd or the even ones
-stay alternates.
+A buffer holds k sorted values of each feature, and a value in a buffer of height h stands for 2^h samples. Two buffers
+of height h become one of height h + 1: their 2k values are sorted, and every other one stays. Whether the odd or the
+even ones stay alternates.
 
     rank error <= sum over h of 2^h max(odd_h, even_h)  <=  n H / (2k)
 
@@ -28,11 +28,11 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["QuantileSketch", "SketchWork", "buffer_rows", "gather_quantiles", "sketch_bytes"]
 
-SKETCH_BYTES = 32_000_000
+SKETCH_BYTES = 48_000_000
 """What all buffers of a sketch may take, if it has no more heights than `USUAL_HEIGHTS`."""
 
 USUAL_HEIGHTS = 10
-LEAST_ROWS, MOST_ROWS = 64, 4096  # of a buffer
+LEAST_ROWS, MOST_ROWS = 64, 2048  # of a buffer
 UNIT_BUFFERS = 4  # buffers that a unit of the pass reads at least
 
 
@@ -42,7 +42,7 @@ def buffer_rows(n_features: int) -> int:
     Examples
     --------
     >>> buffer_rows(10), buffer_rows(784), buffer_rows(10_000)
-    (4096, 510, 64)
+    (2048, 764, 64)
     """
     fitting = SKETCH_BYTES // (8 * USUAL_HEIGHTS * n_features)
     return int(min(max(fitting, LEAST_ROWS), MOST_ROWS)) // 2 * 2
@@ -189,8 +189,8 @@ def sketch_bytes(n_rows: int, n_features: int, threads: int) -> int:
     unit_rows = -(-UNIT_BUFFERS * k // chunk_rows) * chunk_rows
     in_all = _heights(n_rows, k) + 6  # a buffer for each height, loose rows, and two that are merged
     in_unit = _heights(min(unit_rows, n_rows), k) + 2
-    working = 5 * k + 2 * min(chunk_rows, n_rows)
-    return 8 * n_features * (k * in_all + threads * (2 * in_unit * k + working))
+    held, working = min(k, n_rows), 3 * min(chunk_rows, n_rows)
+    return 8 * n_features * (held * in_all + threads * (held * (2 * in_unit + 5) + working))
 
 
 def _heights(n_rows: int, k: int) -> int:

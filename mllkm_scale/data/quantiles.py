@@ -69,7 +69,7 @@ class Quantiles:
     def apply(self, X: Vector) -> Vector:
         """The columns X (n, p) mapped in place; each row depends on itself alone."""
         for j in np.flatnonzero(self.mapped):
-            X[:, j] = np.interp(X[:, j], *self.knots(j))
+            X[:, j] = np.interp(X[:, j], *self.knots(int(j)))
         return X
 
     def invert_column(self, column: int, levels: Vector) -> Vector:

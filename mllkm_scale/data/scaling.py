@@ -2,8 +2,8 @@
 
     z_j = (t_j(x_c(j)) - offset_j) * factor_j
 
-c(j) is the feature that column j is made of: j itself for the plain scalings, which are "none", "standard", "minmax" and
-"unit-norm" as they are fitted. t_j is the identity, or the share of samples below (see `quantiles`).
+c(j) is the feature that column j is made of: j itself for the plain scalings, which are "none", "standard", "minmax"
+and "unit-norm" as they are fitted. t_j is the identity, or the share of samples below (see `quantiles`).
 """
 
 from __future__ import annotations

@@ -222,7 +222,8 @@ def functions(layout: Layout, degree: int | None) -> str:
     preparation = layout.preparation
     value = "x[j]" if preparation.columns is None else "x[mllkm_columns[j]]"
     value += " / largest / norm" if preparation.unit_norm else ""
-    centred = f"({value} - mllkm_centre[j])" if preparation.knots is None else f"mllkm_level(j, {value} - mllkm_centre[j])"
+    level = "(" if preparation.knots is None else "mllkm_level(j, "
+    centred = f"{level}{value} - mllkm_centre[j])"
     number = "MLLKM_N_FEATURES" if preparation.columns is None else "MLLKM_N_COLUMNS"
     prepare = _HEAD + ("" if preparation.knots is None else _LEVEL) + _PREPARE
     prepare += "    long j;\n" + (_NORM if preparation.unit_norm else "")

@@ -2,7 +2,9 @@
 
     z' = (z - origin) / unit = matrix (v - centre) + shift,      v = x, or x / |x| for unit-norm
 
-or columns of v, of which some are mapped by quantiles: z' = matrix u + shift, u_j = v_c(j) - centre_j or t_j(v_c(j) - centre_j)
+or, of columns c(j) of v, some of which are mapped by quantiles:
+
+    z' = matrix u + shift,      u_j = v_c(j) - centre_j, or t_j(v_c(j) - centre_j)
 
     f_k = sum_m h(|z' - c'_m|; gamma'_m) (<z' - c'_m, slope_mk> + level_mk)
 
@@ -45,8 +47,8 @@ Array = NDArray[Any]
 class Preparation:
     """From a raw row to z'; `factors` (d,) stand in for the diagonal of a matrix where there is no projection.
 
-    It has p columns: the features of a row, or those that `columns` names. `knots` are measured from the centre of their
-    column, and their levels from one that is usual.
+    It has p columns: the features of a row, or those that `columns` names. `knots` are measured from the centre of
+    their column, and their levels from a usual one.
     """
 
     unit_norm: bool
@@ -195,12 +197,12 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
 
 
 def _centred_knots(scaling: Scaling, centre: Array) -> tuple[Array, Quantiles | None]:
-    """The centres of all columns, and knots less them; what was the centre of a quantile column is taken from levels."""
+    """The centres of all columns, and knots less them. For a quantile column the given centre is one of its levels."""
     if scaling.quantiles is None:
         return centre, None
     quantiles, centre, level = scaling.quantiles, centre.copy(), centre
     for j in np.flatnonzero(quantiles.mapped):
-        values, _ = quantiles.knots(j)
+        values, _ = quantiles.knots(int(j))
         centre[j] = _single(values[len(values) // 2])
     column = np.repeat(np.arange(scaling.n_columns), np.diff(quantiles.starts))
     return centre, Quantiles(quantiles.starts, quantiles.values - centre[column], quantiles.levels - level[column])

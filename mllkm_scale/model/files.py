@@ -19,8 +19,8 @@ __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "s
 
 KIND = "mllkm-model"
 VERSION = 2
-"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection, which only a model
-that needs them is written with."""
+"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; a model that
+needs none of them is written as version 1."""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 

@@ -3,8 +3,9 @@
     z = ((v - scaling.offset) * scaling.factor - mean) @ components' / deviations - centre
       = (v - origin) @ projection - offset
 
-v is the row x itself, or the columns that are made of it: features, and what they are mapped to by quantiles. Where the mean of a feature is not much larger than the anchors reach, its origin is zero: then values that are zero,
-as most are in images and counts, cost nothing. Elsewhere the mean is taken off first, or digits would be lost.
+v is the row x itself, or the columns that are made of it: features, and what quantiles map them to. Where the mean of a
+column is not much larger than the anchors reach, its origin is zero: then values that are zero, as most are in images
+and counts, cost nothing. Elsewhere the mean is taken off first, or digits would be lost.
 """
 
 from __future__ import annotations

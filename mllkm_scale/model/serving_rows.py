@@ -209,9 +209,7 @@ def decide_global(
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(
-            row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z
-        )
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z)
         _fill_distances(z, anchors, bumps)
         for m in range(s):
             if not bumps[m] <= _LARGEST:
@@ -257,9 +255,7 @@ def decide_component(
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(
-            row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z
-        )
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z)
         F[i] = 0.0
         for m in range(s):
             height = 0.0
@@ -305,9 +301,7 @@ def decide_tables(
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(
-            row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, Z[0]
-        )
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, Z[0])
         F[i] = 0.0
         add_tables(Z, guide_starts, spans, guide, edges, variables, coefficients, F[i : i + 1])
         for k in range(F.shape[1]):
