@@ -28,7 +28,7 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["QuantileSketch", "SketchWork", "buffer_rows", "gather_quantiles", "sketch_bytes"]
 
-SKETCH_BYTES = 48_000_000
+SKETCH_BYTES = 16_000_000
 """What all buffers of a sketch may take, if it has no more heights than `USUAL_HEIGHTS`."""
 
 USUAL_HEIGHTS = 10
@@ -42,7 +42,7 @@ def buffer_rows(n_features: int) -> int:
     Examples
     --------
     >>> buffer_rows(10), buffer_rows(784), buffer_rows(10_000)
-    (2048, 764, 64)
+    (2048, 254, 64)
     """
     fitting = SKETCH_BYTES // (8 * USUAL_HEIGHTS * n_features)
     return int(min(max(fitting, LEAST_ROWS), MOST_ROWS)) // 2 * 2
