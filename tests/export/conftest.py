@@ -110,6 +110,23 @@ def digits(real_data: Callable[[str], tuple[np.ndarray, np.ndarray]]) -> tuple[n
     return X[:200], y[:200]
 
 
+@pytest.fixture(scope="session")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    """Features of a table: years, prices, counts, times in seconds, evenly spread ones, and indicators."""
+    rng = np.random.default_rng(0)
+    n = 300
+    columns = [
+        rng.integers(1950, 2020, n),
+        rng.lognormal(5, 2, n),
+        rng.poisson(0.7, n),
+        1.6e9 + rng.uniform(0, 1e7, n),
+        rng.uniform(size=n),
+        rng.integers(0, 2, n),
+    ]
+    X = np.float32(np.column_stack(columns)).astype(np.float64)
+    return X, ((X[:, 0] > 1985) ^ (X[:, 1] > 100)).astype(int)
+
+
 @pytest.fixture(scope="session", params=FAMILIES, ids=[f"{map}{'-components' * c}" for map, c in FAMILIES])
 def digit_case(request: pytest.FixtureRequest, digits: tuple[np.ndarray, np.ndarray]) -> Case:
     """A family with four classes on digits, and 100 rows of which it has not seen half."""
