@@ -40,7 +40,11 @@ class Params:
     )
     normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
     local_bias: float | str = parameter("auto", "square of the constant component of each kernel; 0 is the paper")
-    scaling: str = parameter("standard", "scaling of the features", ("none", "standard", "minmax", "unit-norm"))
+    scaling: str = parameter(
+        "standard",
+        "scaling of the features; 'auto' is standard, with quantiles beside it where they tell more",
+        ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
+    )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
     whiten: bool = parameter(False, "give each principal component unit variance")
     multi_class: str = parameter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,11 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 # Pictures take longer than the small trainings of most tests: those about reports ask for one.
 os.environ["DASK_MLLKM__REPORT"] = "false"
 threadpool_limits(limits=1, user_api="blas")
+
+# A SIGINT that is ignored (`&` in a script) would be ignored in every process that a test starts. A handler is
+# not inherited: this one does nothing here, as before, and children begin with what is usual.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -26,11 +26,12 @@ class MomentsWork:
     transform: Callable[[NDArray[Any]], NDArray[Any]] | None
     cross: bool
     group: int  # chunks
+    width: int  # features after the transform
 
     @property
     def unit_work(self) -> float:
         rows = self.group * self.dataset.chunk_rows
-        return 10.0 * rows * self.dataset.n_features * (1 + self.cross * self.dataset.n_features / 10)
+        return 10.0 * rows * self.width * (1 + self.cross * self.width / 10)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -40,7 +41,7 @@ class MomentsWork:
         return [self._moments(unit) for unit in units]
 
     def _moments(self, unit: int) -> Moments:
-        moments = Moments(self.dataset.n_features, cross=self.cross)
+        moments = Moments(self.width, cross=self.cross)
         for i in range(unit * self.group, min((unit + 1) * self.group, self.dataset.n_chunks)):
             chunk = self.dataset.chunk(i)
             moments.update(chunk if self.transform is None else self.transform(chunk))
@@ -56,12 +57,17 @@ def gather_moments(
     *,
     cross: bool = False,
     crew: Crew | None = None,
+    width: int | None = None,
 ) -> Moments:
-    """Moments of all rows after a transform; a DataError names a column whose moments are not finite."""
-    group = max(1, _ROWS_A_FEATURE * dataset.n_features // dataset.chunk_rows)
-    moments = Moments(dataset.n_features, cross=cross)
+    """Moments of all rows after a transform; a DataError names a column whose moments are not finite.
+
+    `width` is the number of features after the transform, if it is not that of the data set.
+    """
+    width = dataset.n_features if width is None else width
+    group = max(1, _ROWS_A_FEATURE * width // dataset.chunk_rows)
+    moments = Moments(width, cross=cross)
     for parts in (crew or ThreadCrew()).start(
-        MomentsWork(dataset, transform, cross, group), -(-dataset.n_chunks // group)
+        MomentsWork(dataset, transform, cross, group, width), -(-dataset.n_chunks // group)
     ):
         for part in parts:
             moments.merge(part)

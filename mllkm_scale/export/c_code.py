@@ -27,7 +27,32 @@ static inline void mllkm_plus(float *sum, float *lost, float term)
     *lost = (grown - *sum) - rest;
     *sum = grown;
 }
+"""
 
+_LEVEL = """
+/* The share of samples below v, for a column with knots: linear between them, constant beyond. */
+static inline float mllkm_level(long j, float v)
+{
+    long low = mllkm_knot_starts[j], high = mllkm_knot_starts[j + 1] - 1;
+    if (high < low)
+        return v;
+    if (!(v > mllkm_knot_values[low]))
+        return mllkm_knot_levels[low];
+    if (v >= mllkm_knot_values[high])
+        return mllkm_knot_levels[high];
+    while (high - low > 1) {
+        const long middle = (low + high) / 2;
+        if (mllkm_knot_values[middle] <= v)
+            low = middle;
+        else
+            high = middle;
+    }
+    return mllkm_knot_levels[low] + (v - mllkm_knot_values[low]) / (mllkm_knot_values[high] - mllkm_knot_values[low])
+                                        * (mllkm_knot_levels[high] - mllkm_knot_levels[low]);
+}
+"""
+
+_PREPARE = """
 /* The row as the kernels see it: scaled, projected, measured from the centre of the machine. */
 static inline void mllkm_prepare(const float *x, float *z)
 {
@@ -47,8 +72,8 @@ _NORM = """\
 """
 
 _DIAGONAL = """\
-    for (j = 0; j < MLLKM_N_FEATURES; j++)
-        z[j] = (@V@ - mllkm_centre[j]) * mllkm_factors[j] + mllkm_shift[j];
+    for (j = 0; j < @N@; j++)
+        z[j] = @V@ * mllkm_factors[j] + mllkm_shift[j];
 }
 """
 
@@ -58,12 +83,12 @@ _PROJECTION = """\
     long i, stop;
     for (i = 0; i < MLLKM_DIM; i++)
         z[i] = mllkm_shift[i];
-    for (j = 0; j < MLLKM_N_FEATURES;) {
-        stop = j + 32 < MLLKM_N_FEATURES ? j + 32 : MLLKM_N_FEATURES;
+    for (j = 0; j < @N@;) {
+        stop = j + 32 < @N@ ? j + 32 : @N@;
         for (i = 0; i < MLLKM_DIM; i++)
             part[i] = 0.0f;
         for (; j < stop; j++, w += MLLKM_DIM) {
-            const float v = @V@ - mllkm_centre[j];
+            const float v = @V@;
             for (i = 0; i < MLLKM_DIM; i++)
                 part[i] += v * w[i];
         }
@@ -195,9 +220,15 @@ static inline void mllkm_add(const float *z, float *scores, float *lost)
 def functions(layout: Layout, degree: int | None) -> str:
     """All functions, for tables of this degree or kernel by kernel; names begin with mllkm and MLLKM."""
     preparation = layout.preparation
-    value = "x[j] / largest / norm" if preparation.unit_norm else "x[j]"
-    prepare = _HEAD + "    long j;\n" + (_NORM if preparation.unit_norm else "")
-    prepare += (_DIAGONAL if preparation.matrix is None else _PROJECTION).replace("@V@", value)
+    value = "x[j]" if preparation.columns is None else "x[mllkm_columns[j]]"
+    value += " / largest / norm" if preparation.unit_norm else ""
+    level = "(" if preparation.knots is None else "mllkm_level(j, "
+    centred = f"{level}{value} - mllkm_centre[j])"
+    number = "MLLKM_N_FEATURES" if preparation.columns is None else "MLLKM_N_COLUMNS"
+    prepare = _HEAD + ("" if preparation.knots is None else _LEVEL) + _PREPARE
+    prepare += "    long j;\n" + (_NORM if preparation.unit_norm else "")
+    step = _DIAGONAL if preparation.matrix is None else _PROJECTION
+    prepare += step.replace("@V@", centred).replace("@N@", number)
     if degree is not None:
         add = _TABLES.replace("@P@", _horner(degree))
     else:

@@ -119,12 +119,22 @@ def _constants(layout: Layout, cells: TableLayout | None) -> dict[str, np.ndarra
             "slopes": layout.slopes.transpose(0, 2, 1),
             "levels": layout.levels,
         }
+    if preparation.knots is not None:
+        doubles |= {"knot_values": preparation.knots.values, "knot_levels": preparation.knots.levels}
     singles = {name: require_single(values, f"the array {name!r} of the model") for name, values in doubles.items()}
+    if preparation.columns is not None:
+        singles["columns"] = _whole(preparation.columns)
+    if preparation.knots is not None:
+        singles["knot_starts"] = _whole(preparation.knots.starts)
     if cells is not None:
-        starts = cells.starts.astype(np.uint16 if cells.cells < 2**16 else np.int64)
-        singles |= {"starts": starts, "edges": cells.edges, "variables": cells.variables}
+        singles |= {"starts": _whole(cells.starts), "edges": cells.edges, "variables": cells.variables}
         singles["coefficients"] = cells.coefficients
     return singles
+
+
+def _whole(numbers: np.ndarray) -> np.ndarray:
+    """Numbers from 0 in the shortest type of C that holds them."""
+    return numbers.astype(np.uint16 if numbers.max() < 2**16 else np.int64)
 
 
 def _sizes(model: Model, layout: Layout, cells: TableLayout | None) -> str:
@@ -134,6 +144,8 @@ def _sizes(model: Model, layout: Layout, cells: TableLayout | None) -> str:
         "N_SCORES": layout.n_scores,
         "DIM": layout.n_features,
     }
+    if layout.preparation.columns is not None:
+        sizes["N_COLUMNS"] = layout.preparation.n_columns
     sizes |= {"N_KERNELS": layout.n_kernels} if cells is None else {"DEGREE": cells.degree}
     return "".join(f"#define MLLKM_{name} {size}\n" for name, size in sizes.items())
 

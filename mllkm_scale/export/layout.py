@@ -2,6 +2,10 @@
 
     z' = (z - origin) / unit = matrix (v - centre) + shift,      v = x, or x / |x| for unit-norm
 
+or, of columns c(j) of v, some of which are mapped by quantiles:
+
+    z' = matrix u + shift,      u_j = v_c(j) - centre_j, or t_j(v_c(j) - centre_j)
+
     f_k = sum_m h(|z' - c'_m|; gamma'_m) (<z' - c'_m, slope_mk> + level_mk)
 
 origin is the mean of the anchors and unit a power of two near their spread, so that neither large units of the data nor
@@ -19,6 +23,8 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.data.projection import Projection
+from mllkm_scale.data.quantiles import Quantiles
+from mllkm_scale.data.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
 from mllkm_scale.model.model import Model
 
@@ -39,16 +45,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Preparation:
-    """From a raw row to z'; `factors` (d,) stand in for the diagonal of a matrix where there is no projection."""
+    """From a raw row to z'; `factors` (d,) stand in for the diagonal of a matrix where there is no projection.
+
+    It has p columns: the features of a row, or those that `columns` names. `knots` are measured from the centre of
+    their column, and their levels from a usual one.
+    """
 
     unit_norm: bool
-    centre: Array  # (d_in,)
+    centre: Array  # (p,)
     factors: Array | None
-    matrix: Array | None  # (d, d_in)
+    matrix: Array | None  # (d, p)
     shift: Array  # (d,)
+    columns: NDArray[np.int64] | None = None  # (p,)
+    knots: Quantiles | None = None
 
     @property
-    def n_features_in(self) -> int:
+    def n_columns(self) -> int:
         return len(self.centre)
 
 
@@ -148,6 +160,8 @@ def table_layout(tables: AdditiveModel, layout: Layout) -> TableLayout:
 
 def projection_matrix(projection: Projection) -> Array:
     """The matrix (d, d_in) that a row less the mean is multiplied by, whitening included."""
+    if not projection.orthonormal:
+        return projection.matrix
     zeros = np.zeros_like(projection.mean)
     return replace(projection, mean=zeros).apply(np.eye(len(zeros))).T
 
@@ -168,13 +182,34 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
     with np.errstate(over="ignore", divide="ignore"):
         middle = scaling.offset + (origin if projection is None else projection.mean) / scaling.factor
         middle = np.where(np.isfinite(middle), middle, scaling.offset)
-        single = middle.astype(np.float32).astype(np.float64)
-    centre = np.where(np.isfinite(single), single, middle)
+    centre = _single(middle)
     # What the scaling makes of the centre, measured from where the next step measures.
     moved = (centre - scaling.offset) * scaling.factor
     unit_norm = scaling.kind == "unit-norm"
+    centre, knots = _centred_knots(scaling, centre)
     if projection is None:
-        return Preparation(unit_norm, centre, scaling.factor / unit, None, (moved - origin) / unit)
+        shift = (moved - origin) / unit
+        return Preparation(unit_norm, centre, scaling.factor / unit, None, shift, scaling.columns, knots)
     components = projection_matrix(projection)
-    shift = components @ (moved - projection.mean) - origin
-    return Preparation(unit_norm, centre, None, components * scaling.factor / unit, shift / unit)
+    shift = (components @ (moved - projection.mean) - origin) / unit
+    matrix = components * scaling.factor / unit
+    return Preparation(unit_norm, centre, None, matrix, shift, scaling.columns, knots)
+
+
+def _centred_knots(scaling: Scaling, centre: Array) -> tuple[Array, Quantiles | None]:
+    """The centres of all columns, and knots less them. For a quantile column the given centre is one of its levels."""
+    if scaling.quantiles is None:
+        return centre, None
+    quantiles, centre, level = scaling.quantiles, centre.copy(), centre
+    for j in np.flatnonzero(quantiles.mapped):
+        values, _ = quantiles.knots(int(j))
+        centre[j] = _single(values[len(values) // 2])
+    column = np.repeat(np.arange(scaling.n_columns), np.diff(quantiles.starts))
+    return centre, Quantiles(quantiles.starts, quantiles.values - centre[column], quantiles.levels - level[column])
+
+
+def _single(values: Array) -> Array:
+    """The nearest numbers of single precision, where it reaches so far."""
+    with np.errstate(over="ignore"):
+        single = np.asarray(values).astype(np.float32).astype(np.float64)
+    return np.where(np.isfinite(single), single, values)

@@ -102,9 +102,16 @@ def _dtype(values: Array) -> str:
 def _preparation(model: Model) -> Named:
     scaling, projection = model.preprocessor.scaling, model.preprocessor.projection
     found: Named = {}
-    if scaling.kind != "unit-norm":
-        found["offset"] = scaling.offset, "what is taken from each raw feature"
-        found["factor"] = scaling.factor, "what each raw feature is multiplied by then"
+    of = "raw feature" if scaling.columns is None else "column"
+    if scaling.columns is not None:
+        found["columns"] = scaling.columns, "number of the raw feature that each column is made of, from 0"
+    if scaling.quantiles is not None:
+        found["knot_starts"] = scaling.quantiles.starts, "number of the first knot of each column, and of all knots"
+        found["knot_values"] = scaling.quantiles.values, "where each knot is, rising within a column"
+        found["knot_levels"] = scaling.quantiles.levels, "what the column is at each knot"
+    if scaling.kind != "unit-norm" or scaling.columns is not None:
+        found["offset"] = scaling.offset, f"what is taken from each {of}"
+        found["factor"] = scaling.factor, f"what each {of} is multiplied by then"
     if projection is not None:
         found["mean"] = projection.mean, "what is taken from each scaled feature"
         found["projection"] = (

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from mllkm_scale import __version__
+from mllkm_scale.data.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
 __all__ = ["FORMAT", "VERSION", "ArrayNote", "describe_export"]
 
-FORMAT, VERSION = "mllkm-export", 1
+FORMAT, VERSION = "mllkm-export", 2
+"""Version 2 has columns and knots, which only models that need them are written with."""
+
 
 BUMPS: dict[MapName, str] = {
     "exponential": "h(t) = exp(-gamma t)",
@@ -39,7 +42,7 @@ def describe_export(
     family = model.family
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if model.preprocessor.scaling.columns is None else VERSION,
         "written_by": f"mllkm-scale {__version__}",
         "npz": npz,
         "model_checksum": model_checksum(model),
@@ -60,12 +63,24 @@ def describe_export(
     }
 
 
-def _formulas(model: Model, tables: bool) -> dict[str, list[str]]:
-    steps = [
-        "v = x / |x|, x itself where all of it is 0"
-        if model.preprocessor.scaling.kind == "unit-norm"
-        else "v_j = (x_j - offset_j) factor_j"
+def _scaling_steps(scaling: Scaling) -> list[str]:
+    unit = scaling.kind == "unit-norm"
+    if scaling.columns is None:
+        return ["v = x / |x|, x itself where all of it is 0" if unit else "v_j = (x_j - offset_j) factor_j"]
+    steps = ["u = x / |x|, x itself where all of it is 0" if unit else "u = x"]
+    if scaling.quantiles is None:
+        return [*steps, "v_j = (u_columns_j - offset_j) factor_j"]
+    return [
+        *steps,
+        "t_j(a) = a for columns without knots",
+        "t_j(a) = the linear interpolation of knot_levels at knot_values, knots knot_starts_j to knot_starts_(j+1) - 1,"
+        " constant beyond the first and the last",
+        "v_j = (t_j(u_columns_j) - offset_j) factor_j",
     ]
+
+
+def _formulas(model: Model, tables: bool) -> dict[str, list[str]]:
+    steps = _scaling_steps(model.preprocessor.scaling)
     if model.preprocessor.projection is not None:
         steps.append("z_i = sum over j of projection_ij (v_j - mean_j)")
     else:

@@ -9,11 +9,13 @@ No value has more than n (s + 2 K d) entries, n the rows of a batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.quantiles import Quantiles
 from mllkm_scale.export.layout import Layout, Preparation, TableLayout
 from mllkm_scale.export.onnx_graph import Graph
 from mllkm_scale.kernels.distances import ROUNDING
@@ -31,13 +33,53 @@ def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
         units = graph("Div", x, _without_zero(graph, graph("ReduceMax", graph("Abs", x), axes=[1], keepdims=1)))
         norms = graph("Sqrt", graph.sum(graph("Mul", units, units), 1, keep=True))
         x = graph("Div", units, _without_zero(graph, norms))
+    if preparation.columns is not None:
+        x = graph("Gather", x, preparation.columns, axis=1)
     centred = graph("Sub", x, preparation.centre)
+    if preparation.knots is not None:
+        centred = _add_levels(graph, preparation.knots, centred)
     if preparation.matrix is None:
         assert preparation.factors is not None
         z = graph("Mul", centred, preparation.factors)
     else:
         z = graph("MatMul", centred, preparation.matrix.T)
     return graph("Add", z, preparation.shift)
+
+
+def _add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
+    """Columns x (n, p), of which those with knots are mapped; the others come first in what is put together."""
+    plain, mapped = (np.flatnonzero(knots.mapped == has) for has in (False, True))
+    starts = knots.take(mapped).starts
+    # Slopes are those between the knots as the graph has them; knots that it cannot tell apart have none.
+    rounded = replace(knots, values=knots.values.astype(graph.real).astype(np.float64))
+    with np.errstate(divide="ignore"):
+        slopes = rounded.slopes
+    slopes[~np.isfinite(slopes)] = 0.0
+    values, levels = graph.constant(knots.values), graph.constant(knots.levels)
+    firsts, lasts = starts[:-1], starts[1:] - 1
+    own = graph("Gather", x, mapped.astype(np.int64), axis=1)
+    own = graph("Min", graph("Max", own, knots.values[firsts]), knots.values[lasts])  # constant beyond the knots
+    knot = _last_at_or_below(graph, values, firsts, lasts, own)
+    rise = graph("Mul", graph("Sub", own, graph("Gather", values, knot)), graph("Gather", slopes, knot))
+    level = graph("Add", graph("Gather", levels, knot), rise)
+    if not len(plain):
+        return level
+    both = graph("Concat", graph("Gather", x, plain.astype(np.int64), axis=1), level, axis=1)
+    order = np.argsort(np.concatenate([plain, mapped])).astype(np.int64)
+    return both if (np.diff(order) == 1).all() else graph("Gather", both, order, axis=1)
+
+
+def _last_at_or_below(graph: Graph, edges: str, firsts: Array, lasts: Array, z: str) -> str:
+    """For each column of z the last of its edges, numbers `firsts` to `lasts`, that is not above: a binary search."""
+    all_lasts = graph.constant(lasts)
+    found = graph.constant(firsts[None, :])
+    step = 1 << max(int((lasts - firsts).max()).bit_length() - 1, 0)
+    while step:
+        probe = graph("Min", graph("Add", found, np.array(step)), all_lasts)
+        below = graph("LessOrEqual", graph("Gather", edges, probe), z)
+        found = graph("Where", below, probe, found)
+        step //= 2
+    return found
 
 
 def add_global_scores(graph: Graph, layout: Layout, z: str) -> str:
@@ -93,14 +135,7 @@ def add_table_scores(graph: Graph, tables: TableLayout, z: str) -> str:
     """Scores (n, K) by tables."""
     edges, variables, coefficients, starts = _with_outer_cells(tables)
     firsts, lasts = starts[:-1], starts[1:] - 1
-    all_edges, all_lasts = graph.constant(edges), graph.constant(lasts)
-    cell = graph.constant(firsts[None, :])
-    step = 1 << (int((lasts - firsts).max()).bit_length() - 1)
-    while step:
-        probe = graph("Min", graph("Add", cell, np.array(step)), all_lasts)
-        below = graph("LessOrEqual", graph("Gather", all_edges, probe), z)
-        cell = graph("Where", below, probe, cell)
-        step //= 2
+    cell = _last_at_or_below(graph, graph.constant(edges), firsts, lasts, z)
     t = graph("Sub", z, graph("Gather", np.ascontiguousarray(variables[:, 0]), cell))
     t = graph("Mul", t, graph("Gather", np.ascontiguousarray(variables[:, 1]), cell))
     t = graph("Unsqueeze", t, np.array([2]))

@@ -1,7 +1,7 @@
 """Rows to check an exported machine with: raw rows on and between its anchors, one far away, and one of zeros.
 
 A model does not hold the samples it was trained on, but anchors can be taken back to raw features: exactly without a
-projection, and with one to a row that is projected onto the anchor.
+projection, with one to a row that is projected onto the anchor, and otherwise to a row near it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.export.layout import projection_matrix
 from mllkm_scale.model.model import Model
 
 __all__ = ["probe_rows"]
@@ -33,20 +32,10 @@ def probe_rows(model: Model, n_anchors: int = 3) -> Array:
     (2, True)
     """
     picked = np.unique(np.linspace(0, model.n_kernels - 1, n_anchors).astype(int))
-    rows = _raw_rows(model, model.anchors[picked])
+    rows = model.preprocessor.invert(model.anchors[picked])
     between = 0.5 * (rows[:-1] + rows[1:])
     away = rows[:1] + _FAR * (rows[-1:] - rows[:1])
     found = np.concatenate([rows, between, away, np.zeros((1, model.n_features_in))])
     with np.errstate(over="ignore"):
         found = found.astype(np.float32).astype(np.float64)
     return found[np.isfinite(found).all(axis=1)]
-
-
-def _raw_rows(model: Model, Z: Array) -> Array:
-    """Rows that are prepared to Z, or near it where the preparation cannot be undone."""
-    scaling, projection = model.preprocessor.scaling, model.preprocessor.projection
-    if projection is not None:
-        # The rows of the matrix are orthogonal, so that dividing by their squares undoes whitening too.
-        rows = projection_matrix(projection)
-        Z = (Z / np.einsum("pd,pd->p", rows, rows)) @ rows + projection.mean
-    return Z / scaling.factor + scaling.offset

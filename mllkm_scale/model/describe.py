@@ -119,8 +119,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
     """
     s, d = model.anchors.shape
     d_in = model.n_features_in
-    componentwise, projection = model.family.componentwise, model.preprocessor.projection
-    prepared = d_in + (0 if projection is None else d_in * d)
+    componentwise = model.family.componentwise
     multiply_adds, bumps = direct_cost(model)
     return Description(
         map=model.family.map,
@@ -141,7 +140,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         block_bytes=model.blocks.block_bytes,
         multiply_adds=multiply_adds,
         bumps=bumps,
-        tables=_table_facts(model, prepared),
+        tables=_table_facts(model, _preparing_cost(model)),
         no_tables=model.form.reason,
     )
 
@@ -149,11 +148,16 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
 def direct_cost(model: Model) -> tuple[int, int]:
     """Multiply-adds, and values of the map h, that a row costs where every kernel is evaluated."""
     s, d = model.anchors.shape
-    componentwise, d_in = model.family.componentwise, model.n_features_in
+    componentwise = model.family.componentwise
     # Distances, or squared offsets and features; then the coefficients of every machine.
     products = s * d * (2 if componentwise else 1) + model.n_machines * s * (d + 1)
-    prepared = d_in + (0 if model.preprocessor.projection is None else d_in * d)
-    return products + prepared, s * d if componentwise else s
+    return products + _preparing_cost(model), s * d if componentwise else s
+
+
+def _preparing_cost(model: Model) -> int:
+    """Multiply-adds of the preparation of a row; one for each quantile column besides, which is looked up first."""
+    prepared, p = model.preprocessor, model.preprocessor.n_columns
+    return p + prepared.n_lookups + (0 if prepared.projection is None else p * model.anchors.shape[1])
 
 
 def _table_facts(model: Model, prepared: int) -> TableFacts | None:
@@ -194,8 +198,15 @@ def _heaviest(model: Model, number: int) -> tuple[HeavyKernel, ...]:
 def _preprocessing(model: Model) -> str:
     scaling, projection = model.preprocessor.scaling.kind, model.preprocessor.projection
     text = "no scaling" if scaling == "none" else f"{scaling} scaling"
+    columns = model.preprocessor.scaling.columns
+    if columns is not None:
+        quantile = model.preprocessor.n_lookups
+        told = f"{len(columns)} columns of {len(np.unique(columns))} of {model.n_features_in} features"
+        text += f" ({told}, {quantile} of them quantiles)" if quantile else f" ({told})"
     if projection is None:
         return text
+    if not projection.orthonormal:
+        return f"{text}, mapped to {len(projection.variances)} features"
     kept = f"{len(projection.variances)} principal components of {model.n_features_in} features"
     return f"{text}, {kept}, whitened" if projection.whiten else f"{text}, {kept}"
 

@@ -58,8 +58,10 @@ class MLLKMClassifier(DecidesByModel):
         left out.
     local_bias : "auto" or float
         Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
-    scaling : {"standard", "minmax", "unit-norm", "none"}
-        Scaling of the features; part of the model.
+    scaling : {"standard", "minmax", "unit-norm", "none", "quantile", "standard+quantile", "auto"}
+        Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
+        "standard+quantile" puts this beside the standard column of the feature; "auto" does so only for features
+        whose two columns are not nearly the same.
     n_components : int, float or None
         Principal components kept after the scaling, or their share of variance if below 1.
     whiten : bool

@@ -18,7 +18,10 @@ from mllkm_scale.sealed import read_sealed, sealed_checksum, write_sealed
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
 
 KIND = "mllkm-model"
-VERSION = 1
+VERSION = 2
+"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; a model that
+needs none of them is written as version 1."""
+
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
 
@@ -44,7 +47,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     >>> loaded.predict([[1.0, 0.0], [4.0, 4.0]]).tolist()
     ['near', 'far']
     """
-    write_sealed(path, kind=KIND, version=VERSION, header=_header(model), arrays=model_arrays(model))
+    write_sealed(path, kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -73,12 +76,16 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def model_checksum(model: Model) -> str:
     """The sha256 that the file of this model holds, in hexadecimal digits."""
-    return sealed_checksum(kind=KIND, version=VERSION, header=_header(model), arrays=model_arrays(model))
+    return sealed_checksum(kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
     """Every array of a model by name, those of its preprocessor too."""
     return {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+
+
+def _version(model: Model) -> int:
+    return 1 if model.preprocessor.is_plain else VERSION
 
 
 def _header(model: Model) -> dict[str, Any]:

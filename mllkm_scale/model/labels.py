@@ -93,7 +93,7 @@ def single_precision(model: Model) -> SinglePrecision | None:
     d = model.anchors.shape[1]
     if model.family.componentwise or model.family.map != "gaussian":
         return None
-    blocks = plan_blocks(model.n_kernels, model.n_features_in, d, componentwise=False, itemsize=4)
+    blocks = plan_blocks(model.n_kernels, model.preprocessor.width, d, componentwise=False, itemsize=4)
     if blocks.kernels < model.n_kernels:
         return None
     unit = max(np.abs(model.coef).max(), np.abs(model.local_coef).max()) or 1.0

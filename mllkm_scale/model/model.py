@@ -79,14 +79,15 @@ class Model(ModelParts):
         """In which blocks rows are evaluated."""
         d, tables = self.anchors.shape[1], self.form.tables
         if tables is not None:
-            return tables.blocks(self.n_features_in)
-        return plan_blocks(self.n_kernels, self.n_features_in, d, self.family.componentwise)
+            return tables.blocks(self.preprocessor.width)
+        return plan_blocks(self.n_kernels, self.preprocessor.width, d, self.family.componentwise)
 
     @property
     def row_work(self) -> float:
         """About what a row takes, in multiply-adds: a bump is as dear as twenty, a lookup in a table too."""
         (s, d), K, tables = self.anchors.shape, self.n_machines, self.form.tables
-        prepared = self.n_features_in * (1 if self.preprocessor.projection is None else d)
+        prepared = self.preprocessor.n_columns * (1 if self.preprocessor.projection is None else d)
+        prepared += 20 * self.preprocessor.n_lookups
         if tables is not None:
             return float(d * (20 + K * tables.degree) + prepared)
         return float(s * (20 * (d if self.family.componentwise else 1) + (1 + K) * d) + prepared)

@@ -1,16 +1,17 @@
 """A model laid out for `Server`: what happens to a row before the kernels, in one step, and the kernels after it.
 
-    z = ((x - scaling.offset) * scaling.factor - mean) @ components' / deviations - centre
-      = (x - origin) @ projection - offset
+    z = ((v - scaling.offset) * scaling.factor - mean) @ components' / deviations - centre
+      = (v - origin) @ projection - offset
 
-Where the mean of a feature is not much larger than the anchors reach, its origin is zero: then values that are zero,
-as most are in images and counts, cost nothing. Elsewhere the mean is taken off first, or digits would be lost.
+v is the row x itself, or the columns that are made of it: features, and what quantiles map them to. Where the mean of a
+column is not much larger than the anchors reach, its origin is zero: then values that are zero, as most are in images
+and counts, cost nothing. Elsewhere the mean is taken off first, or digits would be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.scaling import Scaling
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.serving_rows import compiled, decide_component, decide_global, decide_tables
@@ -34,9 +36,13 @@ _NEAR = 16.0  # times the reach of the anchors that zero may be from the mean
 
 @dataclass(frozen=True)
 class Preparation:
-    """Arrays of the step before the kernels; the projection is empty where there is none."""
+    """Arrays of the step before the kernels; columns, knots and the projection are empty where there are none."""
 
     unit_norm: bool
+    columns: NDArray[np.int64]
+    knot_starts: NDArray[np.int64]
+    knot_values: Array
+    knot_levels: Array
     origin: Array
     factor: Array
     projection: Array
@@ -46,9 +52,9 @@ class Preparation:
     def of(cls, preprocessor: Preprocessor, centre: Array, reach: float) -> Preparation:
         """That gives rows less the `centre`, of a model whose anchors are at most `reach` from it."""
         scaling, projection = preprocessor.scaling, preprocessor.projection
-        unit_norm = scaling.kind == "unit-norm"
+        first = scaling.kind == "unit-norm", *_columns(scaling)
         if projection is None:
-            return cls(unit_norm, scaling.offset.copy(), scaling.factor.copy(), np.empty((0, 0)), centre.copy())
+            return cls(*first, scaling.offset.copy(), scaling.factor.copy(), np.empty((0, 0)), centre.copy())
         matrix = scaling.factor[:, None] * projection.components.T
         if projection.whiten:
             matrix /= projection.deviations
@@ -56,7 +62,18 @@ class Preparation:
         near = np.abs(mean) * np.abs(matrix).max(axis=1) <= _NEAR * reach
         origin = np.where(near, 0.0, mean)
         offset = (mean - origin) @ matrix + centre
-        return cls(unit_norm, origin, scaling.factor.copy(), np.ascontiguousarray(matrix), offset)
+        return cls(*first, origin, scaling.factor.copy(), np.ascontiguousarray(matrix), offset)
+
+
+def _columns(scaling: Scaling) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
+    """Features of the columns, and starts, values and levels of their knots."""
+    none = np.empty(0, np.int64), np.empty(0), np.empty(0)
+    if scaling.columns is None:
+        return np.empty(0, np.int64), *none
+    if scaling.quantiles is None:
+        return scaling.columns.copy(), *none
+    quantiles = scaling.quantiles
+    return scaling.columns.copy(), quantiles.starts.copy(), quantiles.values.copy(), quantiles.levels.copy()
 
 
 def laid_out(model: Model) -> Decide:
@@ -83,4 +100,4 @@ def _prepared(model: Model, centre: Array | None = None) -> tuple[Any, ...]:
     """How rows become what the kernels see, less the centre."""
     centre = np.zeros(model.anchors.shape[1]) if centre is None else centre
     made = Preparation.of(model.preprocessor, centre, float(np.abs(model.anchors - centre).max()))
-    return made.unit_norm, made.origin, made.factor, made.projection, made.offset
+    return tuple(getattr(made, spec.name) for spec in fields(made))

@@ -35,7 +35,8 @@ _LEAST = -600.0  # below e^-600 a bump is zero: it does not count, and products 
 _rows = types.Array(types.float64, 2, "C", readonly=True, aligned=False)
 _vector, _matrix, _cube = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
 _whole = types.int64[::1]
-_preparation = (types.boolean, _vector, _vector, _matrix, _vector)
+_columns = (_whole, _whole, _vector, _vector)
+_preparation = (types.boolean, *_columns, _vector, _vector, _matrix, _vector)
 _map = (types.boolean, types.boolean)
 
 
@@ -75,20 +76,62 @@ def _copy_finite(x: Array, row: Array) -> int:
 
 @numba.njit(nogil=True)
 def _prepare(
-    row: Array, unit_norm: bool, origin: Array, factor: Array, projection: Array, offset: Array, chosen: Array, z: Array
+    row: Array,
+    unit_norm: bool,
+    columns: Array,
+    starts: Array,
+    values: Array,
+    levels: Array,
+    origin: Array,
+    factor: Array,
+    projection: Array,
+    offset: Array,
+    chosen: Array,
+    own: Array,
+    z: Array,
 ) -> None:
-    """z = (row - origin) * factor - offset, or (row - origin) @ projection - offset where there is one."""
+    """z = (v - origin) * factor - offset, or (v - origin) @ projection - offset where there is one.
+
+    v is the row, or its columns, for which there is room in `own`.
+    """
     if unit_norm:
         _to_unit_norm(row)
+    v = row
+    if columns.size:
+        v = own
+        for j in range(columns.size):
+            v[j] = row[columns[j]]
+        if starts.size:
+            for j in range(columns.size):
+                if starts[j] < starts[j + 1]:
+                    v[j] = _level(v[j], values[starts[j] : starts[j + 1]], levels[starts[j] : starts[j + 1]])
     if projection.size:
-        for j in range(row.size):
-            row[j] -= origin[j]
+        for j in range(v.size):
+            v[j] -= origin[j]
         for p in range(z.size):
             z[p] = -offset[p]
-        _add_rows(row, projection, chosen, z)
+        _add_rows(v, projection, chosen, z)
     else:
-        for j in range(row.size):
-            z[j] = (row[j] - origin[j]) * factor[j] - offset[j]
+        for j in range(v.size):
+            z[j] = (v[j] - origin[j]) * factor[j] - offset[j]
+
+
+@numba.njit(nogil=True)
+def _level(x: float, values: Array, levels: Array) -> float:
+    """The piecewise linear map through these knots, constant beyond them."""
+    last = values.size - 1
+    if not x > values[0]:
+        return levels[0]
+    if x >= values[last]:
+        return levels[last]
+    low, high = 0, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        if values[middle] <= x:
+            low = middle
+        else:
+            high = middle
+    return (levels[high] - levels[low]) / (values[high] - values[low]) * (x - values[low]) + levels[low]
 
 
 @numba.njit(nogil=True)
@@ -136,6 +179,10 @@ def _fill_distances(z: Array, anchors: Array, squared: Array) -> None:
 
 def decide_global(
     unit_norm: bool,
+    columns: Array,
+    starts: Array,
+    values: Array,
+    levels: Array,
     origin: Array,
     factor: Array,
     projection: Array,
@@ -155,14 +202,14 @@ def decide_global(
     n, n_features_in = X.shape
     d, s = anchors.shape
     n_machines = F.shape[1]
-    row, z = np.empty(n_features_in), np.empty(offset.size)
+    row, own, z = np.empty(n_features_in), np.empty(columns.size), np.empty(offset.size)
     bumps, sums = np.empty(s), np.empty(flat.shape[1])
-    chosen = np.empty(max(n_features_in, s) + 1, np.int64)
+    chosen = np.empty(max(n_features_in, columns.size, s) + 1, np.int64)
     for i in range(n):
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(row, unit_norm, origin, factor, projection, offset, chosen, z)
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z)
         _fill_distances(z, anchors, bumps)
         for m in range(s):
             if not bumps[m] <= _LARGEST:
@@ -171,10 +218,10 @@ def decide_global(
         sums[:] = 0.0
         _add_rows(bumps, flat, chosen, sums)
         for k in range(n_machines):
-            own = sums[k * (d + 1) : (k + 1) * (d + 1)]
-            value = own[d]
+            part = sums[k * (d + 1) : (k + 1) * (d + 1)]
+            value = part[d]
             for l in range(d):
-                value += own[l] * z[l]
+                value += part[l] * z[l]
             if not abs(value) <= _LARGEST:
                 return TOO_LARGE - i
             F[i, k] = value
@@ -183,6 +230,10 @@ def decide_global(
 
 def decide_component(
     unit_norm: bool,
+    columns: Array,
+    starts: Array,
+    values: Array,
+    levels: Array,
     origin: Array,
     factor: Array,
     projection: Array,
@@ -198,13 +249,13 @@ def decide_component(
     """F (n, K) by component-wise kernels: anchors (s, d), folded (s, d + 1, K); returns what `decide_global` does."""
     n, n_features_in = X.shape
     s, d = anchors.shape
-    row, z = np.empty(n_features_in), np.empty(offset.size)
-    chosen = np.empty(n_features_in + 1, np.int64)
+    row, own, z = np.empty(n_features_in), np.empty(columns.size), np.empty(offset.size)
+    chosen = np.empty(max(n_features_in, columns.size) + 1, np.int64)
     for i in range(n):
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(row, unit_norm, origin, factor, projection, offset, chosen, z)
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, z)
         F[i] = 0.0
         for m in range(s):
             height = 0.0
@@ -225,6 +276,10 @@ def decide_component(
 
 def decide_tables(
     unit_norm: bool,
+    columns: Array,
+    starts: Array,
+    values: Array,
+    levels: Array,
     origin: Array,
     factor: Array,
     projection: Array,
@@ -240,13 +295,13 @@ def decide_tables(
 ) -> int:
     """F (n, K) by the tables of an `AdditiveModel`; returns what `decide_global` does."""
     n, n_features_in = X.shape
-    row, Z = np.empty(n_features_in), np.empty((1, offset.size))
-    chosen = np.empty(n_features_in + 1, np.int64)
+    row, own, Z = np.empty(n_features_in), np.empty(columns.size), np.empty((1, offset.size))
+    chosen = np.empty(max(n_features_in, columns.size) + 1, np.int64)
     for i in range(n):
         column = _copy_finite(X[i], row)
         if column >= 0:
             return i * n_features_in + column
-        _prepare(row, unit_norm, origin, factor, projection, offset, chosen, Z[0])
+        _prepare(row, unit_norm, columns, starts, values, levels, origin, factor, projection, offset, chosen, own, Z[0])
         F[i] = 0.0
         add_tables(Z, guide_starts, spans, guide, edges, variables, coefficients, F[i : i + 1])
         for k in range(F.shape[1]):

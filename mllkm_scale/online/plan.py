@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mllkm_scale.data.labels import n_outputs
+from mllkm_scale.data.quantile_sketch import sketch_bytes
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.online.machine import BLOCK, EPISODE, REFERENCE
@@ -30,6 +31,7 @@ LEAST_SAMPLES = 1000
 """A budget that leaves room for fewer is refused, unless fewer are asked for."""
 
 _F = 8
+_SKETCHED_ROWS = 10**6  # of the data that a stream is prepared from, as far as the size of a sketch is concerned
 _SPARE = 1.25  # arrays of samples grow by a quarter at a time
 _CANDIDATES = 400  # kernels whose responses are compared, at most
 
@@ -49,6 +51,8 @@ class OnlineSizes:
     max_samples: int | None
     projected: bool = False  # whether principal components are taken
     chunk_rows: int = 1024
+    n_columns: int = 0  # after the scaling and before the projection; 0 for as many as features
+    sketched: bool = False  # whether quantiles are taken
 
     @property
     def n_outputs(self) -> int:
@@ -105,10 +109,12 @@ def plan_online(sizes: OnlineSizes, budget_bytes: int, held_bytes: int = 0) -> O
 
 
 def reading_bytes(sizes: OnlineSizes) -> int:
-    """Chunks as read and as checked, pending rows, the warm-up as prepared; covariances if it is projected."""
-    covariances = 4 * _F * sizes.n_features_in**2 if sizes.projected else 0
+    """Chunks as read and as checked, pending rows, the warm-up as prepared; covariances or quantiles, if any."""
+    width = max(sizes.n_features_in, sizes.n_columns)
+    covariances = 4 * _F * width**2 if sizes.projected else 0
     rows = 3 * sizes.chunk_rows + 3 * sizes.warm_up
-    return _F * (rows * sizes.n_features_in + (sizes.warm_up + REFERENCE) * sizes.n_features) + covariances
+    prepared = max(covariances, sketch_bytes(_SKETCHED_ROWS, sizes.n_features_in, 1) if sizes.sketched else 0)
+    return _F * (rows * width + (sizes.warm_up + REFERENCE) * sizes.n_features) + prepared
 
 
 def kernel_bytes(sizes: OnlineSizes) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.automatic import local_bias_of, weight_of_loss
 from mllkm_scale.data import Dataset, Preprocessor
+from mllkm_scale.data.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.gammas import resolve_gammas
@@ -39,7 +40,7 @@ class Setup:
     @classmethod
     def of(cls, like: Dataset, classes: Array, params: Params) -> Setup:
         """Taken from these samples, which are like those that will come."""
-        preprocessor = Preprocessor.fit(like, params.scaling, params.n_components, params.whiten)
+        preprocessor = Preprocessor.fit(like, _scaling(params), params.n_components, params.whiten)
         seed = int(params.random_state or 0)
         rows = like.rows(random_rows(like.n_rows, _SAMPLE_ROWS, np.random.default_rng([seed, 1])))
         rows = preprocessor.transform(rows, np.float64)[np.random.default_rng([seed, 2]).permutation(len(rows))]
@@ -50,6 +51,11 @@ class Setup:
     def prepare(self, X: Array) -> Array:
         """Rows as the kernels see them."""
         return self.preprocessor.transform(X, np.float64)
+
+
+def _scaling(params: Params) -> str:
+    """What is fitted: 'auto' is 'standard', as quantiles of the first samples say little of those that will come."""
+    return "standard" if params.scaling == "auto" else params.scaling
 
 
 def codes_of(labels: Array, classes: Array, first: int) -> Array:
@@ -74,10 +80,11 @@ def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: 
     """What the plan is a function of."""
     components = params.n_components
     counted = components is not None and not isinstance(components, float | np.floating)
+    n_columns = most_columns(_scaling(params), n_features_in)
     return OnlineSizes(
         n_features_in=n_features_in,
         # A share of variance may keep all of them.
-        n_features=int(components) if counted else n_features_in,  # type: ignore[arg-type]
+        n_features=int(components) if counted else n_columns,  # type: ignore[arg-type]
         n_classes=n_classes,
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
         warm_up=online.warm_up,
@@ -86,4 +93,6 @@ def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: 
         max_kernels=params.max_kernels or USUAL_KERNELS,
         max_samples=online.max_samples,
         projected=components is not None,
+        n_columns=n_columns,
+        sketched=_scaling(params) in QUANTILE_SCALINGS,
     )

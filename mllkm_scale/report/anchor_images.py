@@ -43,7 +43,9 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
         text = f"{plain(label, SHORT)}  {100 * share:.1f} %"
         axes.text(left + shape[1] / 2 - 0.5, top - 0.05 * shape[1] - 0.5, text, ha="center", va="bottom", fontsize=6.5)
     whole = "All" if len(chosen) == model.n_kernels else f"The {len(chosen)} heaviest of {model.n_kernels:,}"
-    projected = " as far as the principal components hold them," if model.preprocessor.projection is not None else ""
+    projection = model.preprocessor.projection
+    held = "" if projection is None else "principal components" if projection.orthonormal else "learned directions"
+    projected = f" as far as the {held} hold them," if held else ""
     unit = " without their norms," if model.preprocessor.scaling.kind == "unit-norm" else ""
     caption = (
         f"{whole} anchors as images,{projected}{unit} each with the class that the model gives it and its share of the"

@@ -28,7 +28,7 @@ def in_prepared_space(model: Model) -> Model:
 
 def codes_at(model: Model, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Position among the classes that the model decides for, of rows that are scaled and projected already."""
-    if model.preprocessor.scaling.kind == "unit-norm":  # which cannot be undone
+    if not model.preprocessor.invertible:
         return model.codes(in_prepared_space(model).decision_function(rows))
     return model.codes(model.decision_function(model.preprocessor.invert(rows)))  # its tables are made already
 
@@ -42,11 +42,14 @@ def heaviest(model: Model, most: int) -> tuple[NDArray[np.intp], NDArray[np.floa
 
 def axis_name(model: Model, names: tuple[str, ...] | None, feature: int) -> str:
     """What a feature as the kernels see it is called: by its name in the data, or as a component of these."""
-    if model.preprocessor.projection is not None:
-        return f"principal component {feature + 1}"
-    if names is not None and len(names) == model.n_features_in and names[feature].strip():
-        return plain(names[feature], 32)
-    return f"feature {feature}"
+    scaling, projection = model.preprocessor.scaling, model.preprocessor.projection
+    if projection is not None:
+        return f"{'principal component' if projection.orthonormal else 'direction'} {feature + 1}"
+    number = scaling.feature(feature)
+    quantile = " (quantile)" if scaling.mapped[feature] else ""
+    if names is not None and len(names) == model.n_features_in and names[number].strip():
+        return plain(names[number], 32) + quantile
+    return f"feature {number}{quantile}"
 
 
 def plain(value: Any, most: int) -> str:

@@ -94,11 +94,14 @@ def _draw_regions(
 
 
 def _units(model: Model, plane: Plane) -> Any:
-    """From coordinates of the plane to those of the axes: the units of the data where they are features of it."""
-    preprocessor = model.preprocessor
-    if plane.share < 1.0 or len(plane.origin) != 2 or preprocessor.projection is not None:
+    """From coordinates of the plane to those of the axes: the units of the data where they are features of it.
+
+    Quantile columns stay as they are: their units are not even along an axis.
+    """
+    scaling, projection = model.preprocessor.scaling, model.preprocessor.projection
+    if plane.share < 1.0 or len(plane.origin) != 2 or projection is not None or scaling.mapped.any():
         return lambda places: places
-    return preprocessor.scaling.invert
+    return lambda places: places / scaling.factor + scaling.offset
 
 
 def _legend(axes: Axes, model: Model, colours: list[str]) -> None:
@@ -136,7 +139,7 @@ def _along_one_feature(model: Model, names: tuple[str, ...] | None) -> Picture:
     curves = outputs[:, None] if outputs.ndim == 1 else outputs
     figure, axes = canvas()
     known = model.preprocessor.projection is None
-    x = (model.preprocessor.scaling.invert(ticks) if known else ticks)[:, 0]
+    x = model.preprocessor.scaling.invert_column(0, ticks[:, 0]) if known else ticks[:, 0]
     labels, colours = _outputs(model)
     for curve, label, colour in zip(curves.T[: len(labels)], labels, colours, strict=False):
         axes.plot(x, curve, color=colour, label=label)

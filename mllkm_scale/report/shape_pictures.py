@@ -124,7 +124,6 @@ def _curves(
 
 def _units(model: Model, feature: int, points: Array) -> Array:
     """Values of a feature in the units of the data, where it is one of the data's."""
-    scaling = model.preprocessor.scaling
     if model.preprocessor.projection is not None:
         return points
-    return points / scaling.factor[feature] + scaling.offset[feature]
+    return model.preprocessor.scaling.invert_column(feature, points)

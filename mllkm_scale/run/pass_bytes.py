@@ -7,6 +7,7 @@ not known before the training: it is as many as were seen on real data.
 from __future__ import annotations
 
 from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.quantile_sketch import sketch_bytes
 from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES, kernels_at_once
 from mllkm_scale.kernels.maps import MapName
@@ -46,13 +47,15 @@ def expected_support(sizes: Sizes) -> int:
 
 def chunk_bytes(sizes: Sizes) -> int:
     """A chunk as read, scaled and centred."""
-    return 3 * min(default_chunk_rows(sizes.n_features_in), sizes.n_rows) * sizes.n_features_in * 8
+    rows = min(default_chunk_rows(sizes.n_features_in), sizes.n_rows)
+    return 8 * rows * (sizes.n_features_in + 2 * max(sizes.width, sizes.n_features_in))
 
 
 def preparing_bytes(sizes: Sizes, threads: int) -> int:
-    """Chunks in each thread, and the covariances of groups of chunks if the data are projected."""
-    covariances = (2 * threads + 4) * 8 * sizes.n_features_in**2 if sizes.projected else 0
-    return threads * chunk_bytes(sizes) + covariances
+    """Chunks in each thread, and the covariances of groups of chunks if the data are projected, or their quantiles."""
+    covariances = (2 * threads + 4) * 8 * sizes.width**2 if sizes.projected else 0
+    sketches = sketch_bytes(sizes.n_rows, sizes.n_features_in, threads) if sizes.sketched else 0
+    return threads * chunk_bytes(sizes) + max(covariances, sketches)
 
 
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:

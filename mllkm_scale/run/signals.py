@@ -39,7 +39,8 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
     """Turn the first SIGINT or SIGTERM of a block into a flag; a SIGINT after it raises KeyboardInterrupt.
 
     The handlers from before are restored when the block ends. Only the main thread may handle signals: in any
-    other one the flag stays False.
+    other one the flag stays False. A SIGINT that the process has ignored since it was started, as a shell
+    script starts what stands before ``&``, stays ignored: whoever starts it so does not want Ctrl-C to reach it.
 
     Parameters
     ----------
@@ -70,7 +71,8 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    heard = [number for number in SIGNALS if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield state
     finally:

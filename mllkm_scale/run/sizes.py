@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.params import Params
@@ -34,18 +35,26 @@ class Sizes:
     projected: bool = False  # whether principal components are taken
     map: MapName = "gaussian"
     scan_itemsize: int = 4  # of the support as it is scanned
+    n_columns: int = 0  # after the scaling and before the projection, at most; 0 for as many as features
+    sketched: bool = False  # whether quantiles are taken
+
+    @property
+    def width(self) -> int:
+        """Features of a row after the scaling, at most."""
+        return self.n_columns or self.n_features_in
 
 
 def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
     """Sizes of the problem that these parameters make of the data set."""
     d = dataset.n_features
+    p = most_columns(params.scaling, d)
     components = params.n_components
     if components is None or isinstance(components, float | np.floating):
-        n_features = d  # a share of variance may keep all of them
+        n_features = p  # a share of variance may keep all of them
     else:
         n_features = int(components)
-        if not 1 <= n_features <= d:
-            raise ParameterError(f"n_components={components}: give a whole number from 1 to {d}, or a share below 1")
+        if not 1 <= n_features <= p:
+            raise ParameterError(f"n_components={components}: give a whole number from 1 to {p}, or a share below 1")
     shared = params.multi_class == "shared" and n_classes > 2
     return Sizes(
         n_rows=dataset.n_rows,
@@ -61,6 +70,8 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         projected=components is not None,
         map=check_map(params.map),
         scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
+        n_columns=p,
+        sketched=params.scaling in QUANTILE_SCALINGS,
     )
 
 

@@ -320,3 +320,20 @@ def test_on_a_terminal_the_rounds_stay_as_a_table_and_the_live_line_goes(wine_h5
     assert rows == [str(number) for number in range(1, len(rows) + 1)]
     assert "converged: gap" in text
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h") == 1  # the cursor is back
+
+
+def test_a_training_in_the_background_of_a_script_ignores_ctrl_c_and_heeds_sigterm(
+    slow_training: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "mllkm_scale.cli", *slow_training, "--overwrite"]
+    with subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(tmp_path / "run" / "checkpoint.npz", process)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert "SIGINT" not in errors
+    assert "SIGTERM: ending at the next safe point" in errors

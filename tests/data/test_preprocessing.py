@@ -194,3 +194,120 @@ def test_damaged_arrays_are_refused_by_name(key, value, samples):
         arrays[key] = value
     with pytest.raises(ModelFileError, match=key.split("_")[0]):
         Preprocessor.from_arrays(arrays)
+
+
+# A learned metric, folded into the preparation
+
+
+@st.composite
+def folded(draw):
+    """Rows, a preparation of them, and the output that a fold of it should have."""
+    random = np.random.default_rng(draw(st.integers(0, 10**6)))
+    X = random.lognormal(size=(40, draw(st.integers(1, 5)))) + random.choice([0.0, 100.0])
+    whiten = draw(st.booleans())
+    n_components = 1 if draw(st.booleans()) else None
+    before = Preprocessor.fit(Dataset.from_arrays(X), draw(st.sampled_from(SCALINGS)), n_components, whiten)
+    after, expected = before, before.transform(X)
+    for _ in range(draw(st.integers(1, 3))):
+        p = after.n_features_out
+        if draw(st.booleans()):
+            factors, keep = random.uniform(0.1, 10.0, p), random.uniform(size=p) < 0.7
+            keep[random.integers(p)] = True
+            after, expected = after.scaled(factors, keep), (expected * factors)[:, keep]
+        else:
+            matrix = random.normal(size=(draw(st.integers(1, 6)), p))
+            after, expected = after.mapped(matrix), expected @ matrix.T
+    return X, after, expected
+
+
+@settings(max_examples=120)
+@given(case=folded())
+def test_a_folded_metric_commutes_with_the_transform(case):
+    X, preprocessor, expected = case
+    assert preprocessor.n_features_out == expected.shape[1]
+    size = np.abs(expected).max() + 1
+    np.testing.assert_allclose(preprocessor.transform(X), expected, rtol=0, atol=1e-10 * size)
+    again = Preprocessor.from_arrays(preprocessor.to_arrays())
+    np.testing.assert_array_equal(again.transform(X), preprocessor.transform(X))
+    raw = preprocessor.invert(expected)
+    assert raw.shape == X.shape
+    assert np.isfinite(raw).all()
+    if preprocessor.invertible:
+        np.testing.assert_allclose(preprocessor.transform(raw), expected, rtol=0, atol=1e-6 * size)
+
+
+def test_features_that_no_column_is_made_of_are_not_read(samples):
+    for kind in ("standard", "minmax", "none", "auto"):
+        preprocessor = Preprocessor.fit(Dataset.from_arrays(samples), kind)
+        keep = np.array([preprocessor.scaling.feature(j) != 1 for j in range(preprocessor.n_features_out)])
+        kept = preprocessor.scaled(np.ones(len(keep)), keep)
+        assert 1 not in kept.scaling.columns
+        other = samples.copy()
+        other[:, 1] = np.nan
+        np.testing.assert_array_equal(kept.transform(other), kept.transform(samples))
+        middle = kept.invert(kept.transform(samples))[:, 1]
+        assert np.ptp(middle) == 0
+        assert samples[:, 1].min() <= middle[0] <= samples[:, 1].max() or kind == "none"
+
+
+def test_scaling_all_of_the_standard_columns_keeps_the_plain_form(samples):
+    preprocessor = Preprocessor.fit(Dataset.from_arrays(samples)).scaled([2.0, 3.0, 4.0])
+    assert preprocessor.is_plain
+    assert set(preprocessor.to_arrays()) == {"scaling_kind", "scaling_offset", "scaling_factor"}
+
+
+@pytest.mark.parametrize(
+    ("factors", "keep", "match"),
+    [
+        ([1.0, 1.0], None, "factors have shape"),
+        ([1.0, -1.0, 1.0], None, "positive"),
+        ([1.0, np.nan, 1.0], None, "positive"),
+        ([1.0, 1.0, 1.0], [True, False], "keep has shape"),
+        ([1.0, 1.0, 1.0], [0, 1, 2], "booleans"),
+        ([1.0, 1.0, 1.0], [False] * 3, "at least one"),
+    ],
+)
+def test_factors_that_cannot_work_are_refused(factors, keep, match, samples):
+    with pytest.raises(ParameterError, match=match):
+        Preprocessor.fit(Dataset.from_arrays(samples)).scaled(factors, keep)
+
+
+@pytest.mark.parametrize("matrix", [np.ones(3), np.ones((2, 2)), np.ones((0, 3)), np.full((1, 3), np.inf)])
+def test_matrices_that_cannot_work_are_refused(matrix, samples):
+    with pytest.raises(ParameterError, match="matrix has shape"):
+        Preprocessor.fit(Dataset.from_arrays(samples)).mapped(matrix)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("scaling_columns", None),
+        ("scaling_centres", None),
+        ("scaling_columns", np.array([0, 1, 2, 0, 1, 3])),
+        ("scaling_columns", np.array([0, 1, 2, 0, 1, -1])),
+        ("scaling_columns", np.array([0.0, 1, 2, 0, 1, 2])),
+        ("scaling_centres", np.array([0.0, np.nan, 0.0])),
+        ("scaling_factor", np.zeros(6)),
+        ("quantile_starts", None),
+        ("quantile_starts", np.array([0, 0, 0, 0, 64, 32, 192])),
+        ("quantile_starts", np.array([0, 0, 0, 0, 64, 128, 191])),
+        ("quantile_starts", np.array([1, 1, 1, 1, 64, 128, 192])),
+        ("quantile_values", np.zeros(192)),
+        ("quantile_values", np.linspace(1, 0, 192)),
+        ("quantile_values", np.arange(192) * 1e-315),
+        ("quantile_levels", np.linspace(0, 1.5, 192)),
+        ("quantile_levels", np.linspace(1, 0, 192)),
+        ("quantile_levels", np.zeros(3)),
+        ("projection_orthonormal", np.array(3)),
+    ],
+)
+def test_damaged_columns_and_quantiles_are_refused_by_name(key, value):
+    X = np.random.default_rng(0).lognormal(size=(300, 3))
+    arrays = Preprocessor.fit(Dataset.from_arrays(X), "standard+quantile").mapped(np.eye(6)).to_arrays()
+    assert len(arrays["quantile_values"]) == 192
+    if value is None:
+        del arrays[key]
+    else:
+        arrays[key] = value
+    with pytest.raises(ModelFileError, match=key.split("_")[0]):
+        Preprocessor.from_arrays(arrays)

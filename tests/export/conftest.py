@@ -66,11 +66,22 @@ def machine(
     whiten: bool = False,
     local_bias: float = 0.2,
     classes: Any = None,
+    fold: str = "",
 ) -> Model:
-    """A machine with random duals, anchors from the data, and scores of mean square 1."""
+    """A machine with random duals, anchors from the data, and scores of mean square 1.
+
+    A learned metric may be folded into its preparation: "scaled", "mapped" or both.
+    """
     rng = np.random.default_rng(0)
     X = X.astype(np.float64)
     preprocessor = Preprocessor.fit(Dataset.from_arrays(X), scaling, n_components, whiten)
+    folding = np.random.default_rng(1)
+    if "scaled" in fold:
+        p = preprocessor.n_features_out
+        preprocessor = preprocessor.scaled(folding.uniform(0.2, 2.0, p), np.arange(p) % 4 != 1)
+    if "mapped" in fold:
+        p = preprocessor.n_features_out
+        preprocessor = preprocessor.mapped(folding.normal(size=(6, p)) / np.sqrt(p))
     Z = preprocessor.transform(X)
     labels = np.unique(y)
     signs = np.where(y[:, None] == (labels[1:] if len(labels) == 2 else labels), 1.0, -1.0)
@@ -97,6 +108,23 @@ def digits(real_data: Callable[[str], tuple[np.ndarray, np.ndarray]]) -> tuple[n
     """200 rows of digits."""
     X, y = real_data("digits")
     return X[:200], y[:200]
+
+
+@pytest.fixture(scope="session")
+def table() -> tuple[np.ndarray, np.ndarray]:
+    """Features of a table: years, prices, counts, times in seconds, evenly spread ones, and indicators."""
+    rng = np.random.default_rng(0)
+    n = 300
+    columns = [
+        rng.integers(1950, 2020, n),
+        rng.lognormal(5, 2, n),
+        rng.poisson(0.7, n),
+        1.6e9 + rng.uniform(0, 1e7, n),
+        rng.uniform(size=n),
+        rng.integers(0, 2, n),
+    ]
+    X = np.float32(np.column_stack(columns)).astype(np.float64)
+    return X, ((X[:, 0] > 1985) ^ (X[:, 1] > 100)).astype(int)
 
 
 @pytest.fixture(scope="session", params=FAMILIES, ids=[f"{map}{'-components' * c}" for map, c in FAMILIES])

@@ -30,6 +30,22 @@ PREPARATIONS = [
     {"scaling": "standard", "n_components": 20, "whiten": True},
     {"scaling": "minmax", "componentwise": True, "map": "exponential"},
     {"scaling": "unit-norm", "n_components": 5, "whiten": True, "componentwise": True, "map": "squared"},
+    {"scaling": "quantile"},
+    {"scaling": "standard+quantile", "map": "exponential"},
+    {"scaling": "auto", "componentwise": True, "map": "squared"},
+    {"scaling": "standard+quantile", "n_components": 12, "whiten": True},
+    {"scaling": "standard", "fold": "scaled"},
+    {"scaling": "none", "fold": "mapped", "map": "squared"},
+    {"scaling": "unit-norm", "fold": "scaled and mapped"},
+    {"scaling": "auto", "fold": "scaled", "componentwise": True},
+    {"scaling": "standard+quantile", "fold": "scaled and mapped", "map": "squared"},
+    {"scaling": "minmax", "n_components": 10, "fold": "scaled"},
+]
+QUANTILES: list[dict[str, Any]] = [
+    {"scaling": "quantile"},
+    {"scaling": "auto", "fold": "scaled"},
+    {"scaling": "standard+quantile", "fold": "mapped"},
+    {"scaling": "quantile", "componentwise": True, "map": "squared"},
 ]
 
 
@@ -268,3 +284,19 @@ def test_numbers_beyond_single_precision_are_refused(
 def test_a_prefix_that_is_no_name_is_refused(prefix: str, tiny_case: Fixture, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="cannot begin names in C"):
         export_c(tiny_case.model, tmp_path / "model.h", prefix=prefix)
+
+
+@pytest.mark.parametrize("choice", QUANTILES, ids=lambda choice: "-".join(map(str, choice.values())))
+def test_quantiles_of_features_with_long_tails_or_far_from_zero_agree(
+    choice: dict[str, Any],
+    table: Fixture,
+    machine: Fixture,
+    plain_case: Fixture,
+    tmp_path: Path,
+    compile_header: Fixture,
+    require_agreement: Fixture,
+) -> None:
+    X, y = table
+    rows = np.float32(np.concatenate([X, X[:9] * 1.5, X[:9] - 1000])).astype(np.float64)
+    case = replace(plain_case, model=machine(X, y, n_kernels=10, **choice), rows=rows)
+    require_agreement(case, *exported(case, tmp_path, compile_header)(rows))

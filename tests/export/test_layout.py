@@ -24,7 +24,10 @@ def prepared(preparation: Fixture, rows: np.ndarray) -> np.ndarray:
     if preparation.unit_norm:
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = rows / np.where(norms == 0, 1, norms)
+    rows = rows if preparation.columns is None else rows[:, preparation.columns]
     centred = rows - preparation.centre
+    if preparation.knots is not None:
+        centred = preparation.knots.apply(centred)
     return (
         centred * preparation.factors if preparation.matrix is None else centred @ preparation.matrix.T
     ) + preparation.shift
@@ -53,6 +56,11 @@ def by_tables(tables: TableLayout, Z: np.ndarray) -> np.ndarray:
         {"scaling": "minmax", "n_components": 9, "map": "linear"},
         {"scaling": "unit-norm", "n_components": 9, "whiten": True, "map": "squared"},
         {"scaling": "unit-norm", "componentwise": True, "map": "exponential"},
+        {"scaling": "quantile", "map": "linear"},
+        {"scaling": "auto", "n_components": 9},
+        {"scaling": "standard+quantile", "fold": "scaled", "map": "squared"},
+        {"scaling": "minmax", "fold": "mapped"},
+        {"scaling": "unit-norm", "fold": "scaled and mapped"},
     ],
     ids=lambda choice: "-".join(map(str, choice.values())),
 )

@@ -58,6 +58,16 @@ def test_the_page_reads_every_family(digit_case: Fixture, page: Fixture, tmp_pat
         {"scaling": "unit-norm"},
         {"scaling": "standard", "n_components": 12, "whiten": True},
         {"scaling": "unit-norm", "n_components": 5, "whiten": True, "componentwise": True},
+        {"scaling": "quantile"},
+        {"scaling": "standard+quantile", "map": "exponential"},
+        {"scaling": "auto", "componentwise": True, "map": "squared"},
+        {"scaling": "standard+quantile", "n_components": 12, "whiten": True},
+        {"scaling": "standard", "fold": "scaled"},
+        {"scaling": "none", "fold": "mapped", "map": "squared"},
+        {"scaling": "unit-norm", "fold": "scaled and mapped"},
+        {"scaling": "auto", "fold": "scaled", "componentwise": True},
+        {"scaling": "standard+quantile", "fold": "scaled and mapped", "map": "squared"},
+        {"scaling": "minmax", "n_components": 10, "fold": "scaled"},
     ],
     ids=lambda choice: "-".join(map(str, choice.values())),
 )
@@ -97,7 +107,7 @@ def test_arrays_are_those_that_the_description_lists(tiny_case: Fixture, tmp_pat
 
 def test_the_page_names_every_key_and_array(digits: Fixture, machine: Fixture, tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    model = machine(digits[0], digits[1] % 2, "linear", True, n_kernels=4, n_components=3)
+    model = machine(digits[0], digits[1] % 2, "linear", True, n_kernels=4, n_components=3, scaling="auto")
     export_npz(model, tmp_path / "m.npz")
     about = json.loads((tmp_path / "m.json").read_text())
     for key in [*about, *about["arrays"], *about["npz"], *about["family"], *about["test_vectors"]]:

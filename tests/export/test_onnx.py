@@ -27,6 +27,22 @@ PREPARATIONS = [
     {"scaling": "unit-norm", "n_components": 10, "map": "exponential"},
     {"scaling": "standard", "n_components": 20, "whiten": True},
     {"scaling": "unit-norm", "n_components": 5, "whiten": True, "componentwise": True, "map": "squared"},
+    {"scaling": "quantile"},
+    {"scaling": "standard+quantile", "map": "exponential"},
+    {"scaling": "auto", "componentwise": True, "map": "squared"},
+    {"scaling": "standard+quantile", "n_components": 12, "whiten": True},
+    {"scaling": "standard", "fold": "scaled"},
+    {"scaling": "none", "fold": "mapped", "map": "squared"},
+    {"scaling": "unit-norm", "fold": "scaled and mapped"},
+    {"scaling": "auto", "fold": "scaled", "componentwise": True},
+    {"scaling": "standard+quantile", "fold": "scaled and mapped", "map": "squared"},
+    {"scaling": "minmax", "n_components": 10, "fold": "scaled"},
+]
+QUANTILES: list[dict[str, Any]] = [
+    {"scaling": "quantile"},
+    {"scaling": "auto", "fold": "scaled"},
+    {"scaling": "standard+quantile", "fold": "mapped"},
+    {"scaling": "quantile", "componentwise": True, "map": "squared"},
 ]
 TOLERANCE = {"mixed": 1e-6, "single": 1e-5, "double": 1e-6}
 
@@ -217,3 +233,21 @@ def test_without_onnx_the_remedy_is_named(plain_case: Fixture, tmp_path: Path, m
 def test_an_unknown_precision_is_refused(plain_case: Fixture, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="choose one of mixed, single, double"):
         export_onnx(plain_case.model, tmp_path / "m.onnx", precision="half")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("precision", ["mixed", "single"])
+@pytest.mark.parametrize("choice", QUANTILES, ids=lambda choice: "-".join(map(str, choice.values())))
+def test_quantiles_of_features_with_long_tails_or_far_from_zero_agree(
+    choice: dict[str, Any],
+    precision: str,
+    table: Fixture,
+    machine: Fixture,
+    plain_case: Fixture,
+    tmp_path: Path,
+    require_agreement: Fixture,
+) -> None:
+    X, y = table
+    rows = np.float32(np.concatenate([X, X[:9] * 1.5, X[:9] - 1000])).astype(np.float64)
+    case = replace(plain_case, model=machine(X, y, n_kernels=10, **choice), rows=rows)
+    label, scores = run(session_of(case.model, tmp_path / "m.onnx", precision=precision), rows)
+    require_agreement(case, scores, label, {"mixed": 2e-6, "single": 1e-5}[precision])

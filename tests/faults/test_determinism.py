@@ -27,6 +27,7 @@ OPTIONS = [
     {"anchors": 60},
     {"anchors": "array"},
     {"n_components": 8},
+    {"scaling": "standard+quantile"},
     {"n_components": 0.8, "whiten": True, "overlap": "always"},
     {"n_components": 4, "componentwise": True, "normalize": None},
     {"tol": 5e-4},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.data.scaling import SCALINGS
 from mllkm_scale.errors import ModelFileError, ScratchError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import Model, load_model, model_checksum, save_model
@@ -52,7 +53,7 @@ def test_saved_loaded_and_saved_again_gives_the_same_bytes_and_decisions(make_mo
     assert loaded.predict(X).tolist() == model.predict(X).tolist()
 
 
-@pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
+@pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("map", MAPS)
 def test_every_family_and_preprocessing_decides_with_the_same_bits_after_loading(make_model, map, scaling, tmp_path):
     X = np.random.default_rng(1).normal(size=(50, 4))
@@ -64,6 +65,37 @@ def test_every_family_and_preprocessing_decides_with_the_same_bits_after_loading
         loaded = load_model(tmp_path / "a.mllkm")
         assert loaded.family == model.family
         np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_a_folded_metric_is_in_the_file(make_model, scaling, n_components, tmp_path):
+    X = np.random.default_rng(1).normal(size=(50, 4))
+    model = make_model(scaling=scaling, n_components=n_components)
+    p = model.preprocessor.n_features_out
+    for prepared, d in [
+        (model.preprocessor.scaled(np.linspace(1, 2, p), np.arange(p) != 1), p - 1),
+        (model.preprocessor.mapped(np.eye(p)[:2] + 0.1), 2),
+    ]:
+        parts = {"anchors": model.anchors[:, :d], "coef": model.coef[:, :, :d], "preprocessor": prepared}
+        folded = Model(**vars(model) | parts)
+        save_model(folded, tmp_path / "a.mllkm")
+        loaded = load_model(tmp_path / "a.mllkm")
+        np.testing.assert_array_equal(loaded.decision_function(X), folded.decision_function(X))
+        assert model_checksum(loaded) == model_checksum(folded)
+        # A package that does not know of columns must not read the file as if there were none.
+        with pytest.raises(ModelFileError, match="upgrade"):
+            read_sealed(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
+
+
+@pytest.mark.parametrize("n_components", [None, 3])
+@pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
+def test_plain_preparations_are_written_as_version_1(make_model, scaling, n_components, tmp_path):
+    save_model(make_model(scaling=scaling, n_components=n_components), tmp_path / "a.mllkm")
+    _, arrays = read_sealed(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
+    added = [f"projection_{name}" for name in ("mean", "components", "variances", "whiten")] if n_components else []
+    names = {name for name in arrays if name.startswith(("scaling", "quantile", "projection"))}
+    assert names == {"scaling_kind", "scaling_offset", "scaling_factor", *added}
 
 
 def test_arrays_in_another_layout_give_the_same_file(make_model, tmp_path):

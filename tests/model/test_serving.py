@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale.data import Dataset, Preprocessor
+from mllkm_scale.data.scaling import SCALINGS
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.maps import MAPS, uses_plain_distance
 from mllkm_scale.model.serving_layout import Preparation
@@ -60,7 +61,7 @@ def test_scores_and_labels_are_those_of_the_model(make_problem, map, form, class
 
 
 @pytest.mark.parametrize("componentwise", [False, True])
-@pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
+@pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("projection", ["none", "plain", "whitened"])
 def test_rows_are_prepared_as_by_the_model(make_problem, scaling, projection, componentwise):
     n_components = None if projection == "none" else 3
@@ -82,6 +83,26 @@ def test_rows_are_prepared_as_by_the_model(make_problem, scaling, projection, co
     X[::3, ::2] = 0.0
     X[1] = 0.0
     assert_serves(model, X)
+
+
+@pytest.mark.parametrize("componentwise", [False, True])
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("fold", ["scaled", "mapped", "components scaled", "all"])
+def test_folded_preparations_are_served(make_problem, scaling, fold, componentwise):
+    random = np.random.default_rng(0)
+    raw = make_problem(n_features=6).raw
+    n_components = 5 if fold == "components scaled" else None
+    prepared = Preprocessor.fit(Dataset.from_arrays(raw), scaling, n_components)
+    if fold != "mapped":
+        p = prepared.n_features_out
+        prepared = prepared.scaled(random.uniform(0.2, 3.0, p), np.arange(p) % 3 != 1)
+    if fold in ("mapped", "all"):
+        prepared = prepared.mapped(random.normal(size=(3, prepared.n_features_out)))
+    d = prepared.n_features_out
+    model = make_problem("exponential", componentwise, 0.1, (0, 1, 2), n_kernels=9, n_features=d, scaling="none").model
+    samples = prepared.transform(raw)
+    model = type(model)(**{**vars(model), "anchors": samples[:9], "preprocessor": prepared})
+    assert_serves(model, np.concatenate([raw, raw * 2.5]))
 
 
 @given(

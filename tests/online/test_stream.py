@@ -336,3 +336,13 @@ def test_ctrl_c_while_samples_are_waited_for_keeps_those_that_came(digits, whole
     assert not waits
     stream(IterableSamples([(X, y)]), run_dir=tmp_path / "run", resume=n > 0, **SETTINGS)
     assert_same(tmp_path / "run", whole[0])
+
+
+@pytest.mark.parametrize(("scaling", "columns"), [("quantile", 64), ("standard+quantile", None), ("auto", 64)])
+def test_quantiles_are_those_of_the_warm_up_and_auto_is_standard(samples, digits, tmp_path, scaling, columns):
+    stream(samples(400), run_dir=tmp_path / "run", scaling=scaling, **SETTINGS)
+    prepared = Model.load(tmp_path / "run" / "model.mllkm").preprocessor
+    like = "standard" if scaling == "auto" else scaling
+    expected = Preprocessor.fit(Dataset.from_arrays(digits[0][:150]), like)
+    np.testing.assert_array_equal(prepared.transform(digits[0]), expected.transform(digits[0]))
+    assert prepared.n_features_out == (columns or expected.n_features_out)

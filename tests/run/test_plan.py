@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
+from mllkm_scale.data.quantile_sketch import sketch_bytes
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.run.pass_bytes import scan_bytes
+from mllkm_scale.run.pass_bytes import preparing_bytes, scan_bytes
 from mllkm_scale.run.plan import make_plan, plan_for
-from mllkm_scale.run.sizes import Sizes
+from mllkm_scale.run.sizes import Sizes, sizes_of
 from mllkm_scale.units import parse_bytes
 
 sizes = st.builds(
@@ -51,6 +53,17 @@ def test_the_rows_add_up_to_the_budget_and_never_exceed_it(problem, budget):
     assert plan.total_bytes <= budget
     assert plan.inner_bytes > 0
     assert plan.inner in ("dense", "lean", "features", "tiles")
+
+
+@pytest.mark.parametrize(("scaling", "width"), [("standard", 20), ("quantile", 20), ("auto", 40)])
+def test_columns_side_by_side_and_quantiles_are_counted(scaling, width):
+    data = Dataset.from_arrays(np.zeros((500, 20)), np.arange(500) % 2)
+    found = sizes_of(data, resolve(scaling=scaling), 2)
+    assert (found.n_features, found.width) == (width, width)
+    assert preparing_bytes(found, 2) >= (sketch_bytes(500, 20, 2) if scaling != "standard" else 0)
+    assert sizes_of(data, resolve(scaling=scaling, n_components=width), 2).n_features == width
+    with pytest.raises(ParameterError, match=f"from 1 to {width}"):
+        sizes_of(data, resolve(scaling=scaling, n_components=width + 1), 2)
 
 
 def test_a_larger_budget_never_leaves_less_for_the_inner_problem():

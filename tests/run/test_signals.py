@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -60,6 +61,26 @@ def test_the_handlers_from_before_come_back_also_after_an_error() -> None:
     with pytest.raises(RuntimeError), interruption():
         raise RuntimeError
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.fixture
+def ignored_sigint() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ignored_sigint")
+def test_a_sigint_that_is_ignored_from_the_start_stays_ignored() -> None:
+    with interruption() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert not stop.requested
+        with stop.waiting():
+            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)  # nor is it a second signal that ends at once
+        assert stop.signal_name == "SIGTERM"
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_outside_the_main_thread_nothing_is_handled() -> None:
