@@ -214,7 +214,10 @@ def _is_whole(row: Record) -> bool:
 
 
 def duel(pairs: list[tuple[Record, Record]]) -> dict[str, int]:
-    """Tables on which the first method's mean error is lower, equal and higher; and by the corrected t-test at 5 %."""
+    """Tables on which the first method's mean error is lower, equal and higher; and by the corrected t-test at 5 %.
+
+    Two splits are too few for the test: their differences may be equal by chance.
+    """
     counts = dict.fromkeys(("wins", "ties", "losses", "clear_wins", "clear_losses"), 0)
     for ours, other in pairs:
         outcome = ("ties", "wins", "losses")[int(np.sign(other["error"] - ours["error"]))]
@@ -222,7 +225,7 @@ def duel(pairs: list[tuple[Record, Record]]) -> dict[str, int]:
         differences = np.array(
             [b["error"] - a["error"] for a, b in zip(ours["splits"], other["splits"], strict=True)], dtype=np.float64
         )
-        if outcome != "ties" and len(differences) > 1 and corrected_t_test(differences, TEST_SHARE) < 0.05:
+        if outcome != "ties" and len(differences) >= FEW_SPLITS and corrected_t_test(differences, TEST_SHARE) < 0.05:
             counts[f"clear_{outcome}"] += 1
     return counts
 
