@@ -44,6 +44,8 @@ bench: setup
 	$(BIN)/python jobs/bench/covtype.py
 	$(BIN)/python jobs/bench/budgets.py
 	$(BIN)/python jobs/bench/uci.py
+	$(BIN)/python jobs/bench/tables.py
+	$(BIN)/python jobs/bench/letter.py
 	$(BIN)/python jobs/bench/workers.py --overlap
 	$(BIN)/python jobs/bench/scan_rate.py
 	$(BIN)/python jobs/bench/screening.py

