@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.config import PARAMETERS, configured_parameters
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.units import parse_bytes
 
@@ -36,7 +37,20 @@ class Params:
         "auto", "scales of the bumps: numbers, or 'auto' from the distances"
     )
     anchors: str | int | NDArray[Any] = parameter(
-        "all", "candidate anchors: 'all' samples, a number of random ones, 'kmeans:N' centres, or an array"
+        "all",
+        "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all'), 'all' samples, a number of random ones,"
+        " 'kmeans:N' centres, or an array",
+    )
+    metric: str | int | None = parameter(
+        "diagonal",
+        "what is learned of the features with the anchors: a 'diagonal' scaling, a 'full' linear map, a number of its"
+        " rows, or None",
+    )
+    finish: str = parameter(
+        "auto",
+        "what follows when kernels are learned: 'mkl' weighs and certifies them, 'none' leaves the machine as learned,"
+        " 'auto' weighs them where that is not too dear",
+        ("auto", "mkl", "none"),
     )
     normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
     local_bias: float | str = parameter("auto", "square of the constant component of each kernel; 0 is the paper")
@@ -90,6 +104,11 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
+        anchor_spec(self.anchors)
+        metric = self.metric
+        known = metric is None or metric in ("diagonal", "full", "none")
+        if not known and (not isinstance(metric, int | np.integer) or isinstance(metric, bool) or metric < 1):
+            raise ParameterError(f"metric={metric!r}: give 'diagonal', 'full', a number of components, or None")
         _positive("tol", self.tol)
         _positive("worker_timeout", self.worker_timeout)
         for name in ("max_kernels", "max_rounds"):
@@ -164,6 +183,8 @@ def checked(preset: str | None = None, **given: Any) -> Params:
     params = replace(Params(), **{**(PRESETS[preset] if preset else {}), **given})
     if params.normalize == "none":
         params = replace(params, normalize=None)
+    if params.metric == "none":
+        params = replace(params, metric=None)
     return params.check()
 
 

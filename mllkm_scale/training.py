@@ -14,9 +14,9 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.prepared import require_writable
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.report.ending import Ending
-from mllkm_scale.run.checkpoint import checkpoint_seed
 from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.learning_file import folder_seed
 from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.progress import PlainProgress, broadcast
 from mllkm_scale.run.training import Training, TrainResult
@@ -96,7 +96,7 @@ def train(
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
             folder = stack.enter_context(open_folder(run_dir))
         if settings.random_state is None:
-            seed = checkpoint_seed(folder.checkpoint) if folder and resume else secrets.randbits(63)
+            seed = folder_seed(folder) if folder and resume else secrets.randbits(63)
             settings = replace(settings, random_state=seed)
         own = PlainProgress() if settings.verbose else None
         listeners = (listener, own, None if folder is None else folder.record)

@@ -15,6 +15,7 @@ from mllkm_scale.cli.parsers import (
     parse_anchors,
     parse_components,
     parse_gammas,
+    parse_metric,
     parse_number,
     parse_size,
 )
@@ -35,7 +36,8 @@ FLAGS = {
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "gammas": (parse_gammas, "auto|G,G,..."),
-    "anchors": (parse_anchors, "all|N|kmeans:N|FILE.npy"),
+    "anchors": (parse_anchors, "learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
+    "metric": (parse_metric, "diagonal|full|N|none"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "n_components": (parse_components, "N|SHARE"),
     "memory_budget": (parse_size, "SIZE"),

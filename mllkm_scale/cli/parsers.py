@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.units import parse_bytes
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "parse_components",
     "parse_gammas",
     "parse_label_column",
+    "parse_metric",
     "parse_number",
     "parse_size",
 ]
@@ -66,18 +68,30 @@ def parse_gammas(text: str) -> str | tuple[float, ...]:
 
 
 def parse_anchors(text: str) -> str | int | NDArray[Any]:
-    """The word all, a number, kmeans:N, or the rows of an .npy file.
+    """A form of `anchor_spec` as text, or the rows of an .npy file.
 
-    >>> parse_anchors("all"), parse_anchors("500"), parse_anchors("kmeans:200")
-    ('all', 500, 'kmeans:200')
+    >>> parse_anchors("learned+all"), parse_anchors("500"), parse_anchors("kmeans:200")
+    ('learned+all', 500, 'kmeans:200')
     """
-    if text.lower() == "all" or re.fullmatch(r"kmeans:0*[1-9]\d*", text.lower()):
-        return text.lower()
-    if re.fullmatch(r"0*[1-9]\d*", text):
-        return int(text)
     if text.endswith(".npy"):
         return _rows_of(Path(text))
-    raise ParameterError(f"{text!r} is none of: all, 500, kmeans:200, anchors.npy")
+    value = int(text) if text.isdecimal() else text.lower()
+    try:
+        anchor_spec(value)
+    except ParameterError:
+        raise ParameterError(f"{text!r} is none of: learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy") from None
+    return value
+
+
+def parse_metric(text: str) -> str | int | None:
+    """The word diagonal, full or none, or a number of components.
+
+    >>> parse_metric("diagonal"), parse_metric("10"), parse_metric("none")
+    ('diagonal', 10, None)
+    """
+    if text.lower() in ("diagonal", "full"):
+        return text.lower()
+    return parse_number(int, none=None)(text)  # type: ignore[no-any-return]
 
 
 def parse_components(text: str) -> int | float | None:

@@ -177,12 +177,12 @@ class TrainingRun:
 def holds_training(run: Path) -> bool:
     """Whether a folder holds a training, or a stream."""
     folder = RunFolder(run)
-    return folder.checkpoint.exists() or folder.model.exists()
+    return folder.resumable or folder.model.exists()
 
 
 def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that cannot be begun with, or gone on with, as asked."""
-    if resume and not RunFolder(run).checkpoint.exists():
+    if resume and not RunFolder(run).resumable:
         raise CheckpointError(f"{run} has nothing to resume: train without --resume")
     if holds_training(run) and not (resume or overwrite):
         raise ParameterError(

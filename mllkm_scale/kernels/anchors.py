@@ -1,7 +1,12 @@
-"""Where the anchors come from: all training samples (the paper), some of them, k-means centres, or an array."""
+"""Where the anchors come from: all training samples (the paper), some of them, k-means centres, or an array.
+
+Or they are learned (F12), alone or beside all samples.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +16,56 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
 
-__all__ = ["kmeans_centres", "random_rows"]
+__all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows"]
 
 Array = NDArray[Any]
+
+ANCHOR_FORMS = "'learned', 'learned:N', 'learned+all', 'all', a number, 'kmeans:N' or an array"
+_LEARNED = re.compile(r"learned(?::0*([1-9]\d*))?(\+all)?")
+_KMEANS = re.compile(r"kmeans:0*([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class AnchorSpec:
+    """What the parameter `anchors` asks for: "all", "random", "kmeans", "learned" or "given", and how many.
+
+    With `beside_all`, all samples are candidates beside the learned kernels.
+    """
+
+    kind: str
+    count: int | None = None
+    beside_all: bool = False
+
+    @property
+    def learned(self) -> bool:
+        return self.kind == "learned"
+
+    def n_anchors(self, n_rows: int, n_learned: int) -> int:
+        """Anchors of the grid, of so many rows and learned kernels."""
+        if self.kind == "all" or self.beside_all:
+            return n_rows
+        return n_learned if self.learned else min(self.count or n_rows, n_rows)
+
+
+def anchor_spec(anchors: Any) -> AnchorSpec:
+    """Read the parameter, or refuse it.
+
+    >>> anchor_spec("learned:200+all"), anchor_spec(500)
+    (AnchorSpec(kind='learned', count=200, beside_all=True), AnchorSpec(kind='random', count=500, beside_all=False))
+    """
+    if isinstance(anchors, str):
+        if anchors == "all":
+            return AnchorSpec("all")
+        if found := _KMEANS.fullmatch(anchors):
+            return AnchorSpec("kmeans", int(found[1]))
+        if found := _LEARNED.fullmatch(anchors):
+            return AnchorSpec("learned", None if found[1] is None else int(found[1]), found[2] is not None)
+        raise ParameterError(f"anchors={anchors!r}: give {ANCHOR_FORMS}")
+    if isinstance(anchors, int | np.integer) and not isinstance(anchors, bool):
+        if anchors < 1:
+            raise ParameterError(f"anchors={anchors!r}: at least one anchor is needed")
+        return AnchorSpec("random", int(anchors))
+    return AnchorSpec("given", len(np.atleast_2d(np.asarray(anchors))))
 
 
 def random_rows(n_rows: int, count: int, rng: np.random.Generator) -> Array:

@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 from mllkm_scale.block_grid import BlockGrid
 from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
 from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.maps import bumps, falls_exponentially, uses_plain_distance
 
-__all__ = ["MIN_REACH", "REFERENCE_ROWS", "TraceWork", "largest_diagonal", "trace_block_bytes", "trace_scales"]
+__all__ = [
+    "MIN_REACH",
+    "REFERENCE_ROWS",
+    "TraceWork",
+    "largest_diagonal",
+    "list_scales",
+    "trace_block_bytes",
+    "trace_scales",
+]
 
 Array = NDArray[Any]
 
@@ -57,21 +66,36 @@ class TraceWork:
         return np.concatenate([self._scales(self.anchors.part(*self.blocks.bounds(i)), reference) for i in units])
 
     def _scales(self, anchors: Array, reference: Array) -> Array:
-        least_reach = min(MIN_REACH, 0.5 * len(reference))
         out = np.zeros((len(anchors), len(self.gammas)))
-        least_peaks = min(1.0, 0.01 * len(reference))
         for g, gamma in enumerate(self.gammas):
-            least = least_peaks * largest_diagonal(self.family, gamma)
             kernels = self.family.kernels(anchors.astype(np.float64), np.full(len(anchors), gamma))
-            diagonals = kernels.diagonals(reference)
-            total, squares = diagonals.sum(axis=0), np.einsum("ij,ij->j", diagonals, diagonals)
-            reaches = (total * total > least_reach * squares) & (total > least)
-            np.divide(len(reference), total, where=reaches, out=out[:, g])
+            out[:, g] = _scales_of(kernels, reference, largest_diagonal(self.family, gamma))
         return out
 
     def describe(self, units: range) -> str:
         start, stop = self.blocks.span(units)
         return f"the normalisation of anchors {start} to {stop - 1}"
+
+
+def _scales_of(kernels: LocallyLinearKernels, reference: Array, largest: float | Array) -> Array:
+    """1 / mean diagonal, or 0; `largest` is the largest diagonal that each kernel can have."""
+    diagonals = kernels.diagonals(reference)
+    total, squares = diagonals.sum(axis=0), np.einsum("ij,ij->j", diagonals, diagonals)
+    n = len(reference)
+    reaches = (total * total > min(MIN_REACH, 0.5 * n) * squares) & (total > min(1.0, 0.01 * n) * largest)
+    return np.divide(n, total, where=reaches, out=np.zeros(len(kernels)))
+
+
+def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array) -> Array:
+    """1 / mean diagonal of kernels with anchors (s, d) and gammas (s,) of their own; 0 where the reach is too small."""
+    width = reference.shape[1] + 1 if family.componentwise else 1
+    step = max(1, _BLOCK_BYTES // (8 * len(reference) * width))
+    rows, scales = reference.astype(np.float64), []
+    for start in range(0, len(gammas), step):
+        at = slice(start, start + step)
+        largest = np.array([largest_diagonal(family, gamma) for gamma in gammas[at]])
+        scales.append(_scales_of(family.kernels(anchors[at], gammas[at]), rows, largest))
+    return np.concatenate(scales)
 
 
 def largest_diagonal(family: Family, gamma: float) -> float:

@@ -8,7 +8,7 @@ state is small, and a descent that is resumed from it goes on with the same bits
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,33 +19,19 @@ from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
+from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_step
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
 from mllkm_scale.team import Team
 
-__all__ = ["Descent", "DescentState", "Epoch", "first_machine"]
+__all__ = ["BLOCK_ROWS", "Descent", "DescentState", "first_machine"]
 
 Array = NDArray[Any]
 
 BLOCK_ROWS = 128
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
-_SAMPLE_ROWS = 1000  # for distances
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What an epoch has shown."""
-
-    number: int
-    n_epochs: int
-    loss: float  # mean hinge over the batches, each before its step
-    within: float  # share of rows that were within the margin of some class
-    held_error: float | None  # share of the held-out rows that are predicted wrongly
-    rows_per_s: float
-    elapsed_s: float
-    left_s: float
 
 
 @dataclass
@@ -98,9 +84,7 @@ def first_machine(
     rng = np.random.default_rng([settings.seed, 13])
     if isinstance(settings.metric, int) and machine.metric is not None:
         machine.metric[:] = _leading_directions(sample, settings.metric)
-    machine.anchors[:] = candidates[rng.integers(0, len(candidates), layout.n_kernels)] if len(
-        candidates
-    ) < layout.n_kernels else candidates[: layout.n_kernels]
+    machine.anchors[:] = candidates[np.arange(layout.n_kernels) % len(candidates)]
     median = _median_distance(family, np.asarray(machine.map(sample.astype(np.float32)), np.float64))
     widths = rng.permutation(np.geomspace(*settings.half_widths, layout.n_kernels)) * median
     machine.log_gammas[:] = np.log([gamma_of_half_width(family.map, width) for width in widths])
@@ -150,7 +134,7 @@ class Descent:
 
     def epochs(
         self, held: tuple[Array, Array] | None, poll: Callable[[], None] = lambda: None, elapsed_before: float = 0.0
-    ) -> Any:
+    ) -> Iterator[Epoch]:
         """Run the epochs that are left; yields what each has shown. `poll` is asked after each step, and may raise."""
         settings, started, first = self.settings, time.perf_counter(), self.state.place.epoch
         for number in range(first, settings.epochs):
@@ -192,16 +176,15 @@ class Descent:
         state.seen += n
         state.steps += 1
         length = settings.step_length(min(1.0, state.steps / self._n_steps))
-        decays = np.array(settings.decays)
+        rule = np.array([*settings.decays, settings.floor])
         for name, run in self.machine.layout.runs.items():
             rate = (settings.metric_rate if name == "metric" else settings.rate) * length
             ridge = settings.ridge if name == "predictors" else 0.0
             gradients = self._gradients[: len(parts), run]
-            adam_step(state.values[run], gradients, state.mean[run], state.square[run], rate, ridge, decays, state.steps)
+            adam_step(state.values[run], gradients, state.mean[run], state.square[run], rate, ridge, rule, state.steps)
 
     def decide(self, X: Array) -> Array:
         """f (rows, K) of rows in the units of the descent."""
-        starts = range(0, len(X), BLOCK_ROWS)
         height = self.blocks[0].height
         starts = range(0, len(X), height)
         return np.concatenate([self.blocks[0].decide(self.machine, X[at : at + height]).copy() for at in starts])

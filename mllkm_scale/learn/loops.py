@@ -191,14 +191,17 @@ def component_gradients(
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def adam_step(
-    values: Array, gradients: Array, mean: Array, square: Array, rate: float, ridge: float, decays: Array, t: int
+    values: Array, gradients: Array, mean: Array, square: Array, rate: float, ridge: float, rule: Array, t: int
 ) -> None:
-    """Adam on a run of parameters; `gradients` (blocks, size) are added up in the order of the blocks."""
+    """Adam on a run of parameters; `gradients` (blocks, size) are added up in the order of the blocks.
+
+    `rule` holds the decays of the two moments, and what is added to the root of the second.
+    """
     real = values.dtype.type
-    first, second = real(decays[0]), real(decays[1])
+    first, second = real(rule[0]), real(rule[1])
     one = real(1.0)
-    step, unbias = real(rate / (1.0 - decays[0] ** t)), real(1.0 / (1.0 - decays[1] ** t))
-    shrink, tiny = real(2.0 * ridge), real(1e-8)
+    step, unbias = real(rate / (1.0 - rule[0] ** t)), real(1.0 / (1.0 - rule[1] ** t))
+    shrink, tiny = real(2.0 * ridge), real(rule[2])
     for i in range(values.size):
         g = shrink * values[i]
         for block in range(gradients.shape[0]):

@@ -17,7 +17,8 @@ from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
 from mllkm_scale.learn.batches import Batches, window_rows
-from mllkm_scale.learn.descent import BLOCK_ROWS, Descent, DescentState, Epoch, first_machine
+from mllkm_scale.learn.descent import BLOCK_ROWS, Descent, DescentState, first_machine
+from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import block_bytes
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, LearnSettings

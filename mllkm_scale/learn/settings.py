@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mllkm_scale.kernels.anchors import AnchorSpec
 from mllkm_scale.learn.machine import Metric
 
-__all__ = ["LearnSettings", "automatic_kernels", "learn_settings"]
+__all__ = ["LearnSettings", "learn_settings", "learned_kernels"]
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.3
@@ -34,7 +35,8 @@ class LearnSettings:
     metric_rate: float = 0.03
     half_widths: tuple[float, float] = (0.3, 0.6)  # of the first bumps, in median distances
     rise: float = 0.3  # share of the steps in which the step length rises
-    decays: tuple[float, float] = (0.9, 0.999)
+    decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
+    floor: float = 1e-4  # gradients well below it take steps of their own size, and not of the full length
 
     def step_length(self, done: float) -> float:
         """Share of the largest step length when this share of all steps is done: up, then down, as half cosines."""
@@ -43,13 +45,15 @@ class LearnSettings:
         return max(0.01, 0.5 * (1.0 + math.cos(math.pi * (done - self.rise) / (1.0 - self.rise))))
 
 
-def automatic_kernels(n_rows: int, n_outputs: int) -> int:
-    """Kernels that are learned of so many rows.
+def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int) -> int:
+    """Kernels that are learned of so many rows: as many as were asked for, or twice the root of the rows.
 
-    >>> automatic_kernels(200, 1), automatic_kernels(5000, 1), automatic_kernels(10**6, 10)
-    (50, 141, 1000)
+    >>> learned_kernels(AnchorSpec("learned"), None, 5000), learned_kernels(AnchorSpec("learned", 30), None, 5000)
+    (141, 30)
     """
-    return min(max(round(2.0 * math.sqrt(n_rows)), _LEAST_KERNELS), _MOST_KERNELS, max(1, n_rows // 2))
+    automatic = min(max(round(2.0 * math.sqrt(n_rows)), _LEAST_KERNELS), _MOST_KERNELS)
+    count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
+    return count if max_kernels is None else min(count, max_kernels)
 
 
 def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int) -> LearnSettings:

@@ -32,6 +32,7 @@ Array = NDArray[Any]
 
 _MOST_SHARES = 16  # into which the open set is cut
 _LEAST_ANCHORS = 2000  # of a share
+_RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,37 @@ class Pricing:
         """D of F5 by a scan of all kernels for the prices of this state."""
         largest = float(self.active_forms(state).max())
         return dual_value(state, max(self.begin_scan(state).result().maximum, largest))
+
+
+    def dual_of_margins(self, margins: Array) -> tuple[float, Array]:
+        """The best D of duals that margins (n, K) of some machine give, and these duals, by a scan of all kernels (F15).
+
+        Duals are C within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that with
+        the best D over the listed kernels is scanned. For any duals, t = min(1, sum alpha / max q) is the best factor.
+        """
+        best = (-np.inf, np.zeros_like(margins))
+        for width in _RAMPS:
+            duals = self.settings.C * np.clip((1.0 + width - margins) / (2.0 * width), 0.0, 1.0)
+            if not duals.any():
+                continue
+            support = self.support_of(duals)
+            listed = self.grid.listed
+            largest = 0.0 if listed is None else float(listed.quadratic_forms(*support, self.scanner.team).max())
+            value = _scaled_dual(float(duals.sum()), largest)[0]
+            if value > best[0]:
+                best = value, duals
+        duals = best[1]
+        if not duals.any():
+            return 0.0, duals
+        largest = self.scanner.start(lambda: self.support_of(duals), self.n_candidates).result().maximum
+        value, factor = _scaled_dual(float(duals.sum()), largest)
+        return value, factor * duals
+
+
+def _scaled_dual(total: float, largest: float) -> tuple[float, float]:
+    """max over t in [0, 1] of t total - t^2/2 largest, and that t."""
+    factor = min(1.0, total / largest) if largest > 0 else 1.0
+    return factor * total - 0.5 * factor**2 * largest, factor
 
 
 def dual_value(state: State, largest: float) -> float:

@@ -164,6 +164,32 @@ class SequentialMKL:
             scanned=False,
         )
 
+    def start_at(self, active: Array, weights: Array, margins: Array) -> State:
+        """Where training starts from a machine that is known: its kernels, weights, and margins (n, K).
+
+        All samples that are not well beyond the margin are at work, if they are few; otherwise those of the first stage.
+        """
+        few = np.count_nonzero(margins < 1.0) < _FEW * margins.size
+        stage = self.stages.n_rows if few else self.stages.first
+        box = self.stages.box(stage, self.settings.C)
+        in_play = self.stages.mask(stage)[:, None]
+        duals = np.where(in_play & (margins < 1.0), box, 0.0)
+        working = in_play & (margins < self.settings.margin)
+        for k in range(working.shape[1]):  # a class that is learned without a mistake needs some all the same
+            nearest = np.argsort(np.where(in_play[:, 0], margins[:, k], np.inf), kind="stable")
+            working[nearest[: self.settings.first_samples], k] = in_play[nearest[: self.settings.first_samples], 0]
+        return replace(
+            self.start(),
+            active=active,
+            weights=weights / weights.sum(),
+            working=working,
+            stage=stage,
+            duals=duals,
+            prices=duals,
+            in_play=stage,
+            priced=True,  # the first round solves before it scans
+        )
+
     def first_kernels(self, state: State, scan: ScanResult) -> State:
         """The kernels that tell the means of the signs apart."""
         support, signed_duals = self.pricing.support_of(state.duals)

@@ -51,8 +51,17 @@ class MLLKMClassifier(DecidesByModel):
     gammas : "auto", float or list of float
         Scales of the bumps. "auto" spreads half-widths around the median distance of the data;
         `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
-    anchors : "all", int, "kmeans:N" or array (m, n_features)
-        Candidate anchors: all training samples, a number of random ones, k-means centres, or those given.
+    anchors : "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
+        Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
+        samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
+        against all training samples.
+    metric : {"diagonal", "full", None} or int
+        What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
+        rows of a linear map. It becomes part of the model.
+    finish : {"auto", "mkl", "none"}
+        What follows when anchors are learned. "mkl": multiple kernel learning weighs the kernels, drops those that are
+        not needed, and certifies the result. "none": the machine stays as it was learned, with the gap that it has.
+        "auto": "mkl" where that is not too dear and no worse on held-out rows.
     normalize : {"trace", None}
         Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are
         left out.
@@ -145,6 +154,8 @@ class MLLKMClassifier(DecidesByModel):
         componentwise: bool = False,
         gammas: str | float | Sequence[float] = "auto",
         anchors: str | int | Array = "all",
+        metric: str | int | None = "diagonal",
+        finish: str = "auto",
         normalize: str | None = "trace",
         local_bias: float | str = "auto",
         scaling: str = "standard",
@@ -174,6 +185,8 @@ class MLLKMClassifier(DecidesByModel):
         self.componentwise = componentwise
         self.gammas = gammas
         self.anchors = anchors
+        self.metric = metric
+        self.finish = finish
         self.normalize = normalize
         self.local_bias = local_bias
         self.scaling = scaling

@@ -7,7 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
@@ -16,7 +18,9 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.machine import MachineState
 from mllkm_scale.run.problem import Problem
 
-__all__ = ["assemble", "plain_params"]
+__all__ = ["assemble", "assemble_learned", "plain_params"]
+
+Array = NDArray[Any]
 
 
 def assemble(
@@ -38,6 +42,32 @@ def assemble(
     rows = np.flatnonzero(duals.any(axis=1))
     support = PickedRows(problem.data, rows)
     coef, local_coef = kernels.coefficients(support, duals[rows] * problem.signs[rows], weights)
+    return _model(problem, kernels, weights, (coef, local_coef), objective, params, status)
+
+
+def assemble_learned(problem: Problem, margins: Array, dual: float, params: Params) -> Model:
+    """The model of the learned machine as it is; `margins` (n, K) are its own, and `dual` is the best known bound D."""
+    start = problem.learned
+    assert start is not None
+    norms = start.norms()
+    total = max(float(norms.sum()), np.finfo(float).tiny)
+    hinge = float(np.maximum(0.0, 1.0 - margins).sum())
+    objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.C * hinge, dual)
+    used = norms > 0
+    coefficients = start.coef[:, used], start.local_coef[:, used]
+    return _model(problem, start.kernels.take(used), norms[used] / total, coefficients, objective, params, "learned")
+
+
+def _model(
+    problem: Problem,
+    kernels: LocallyLinearKernels,
+    weights: Array,
+    coefficients: tuple[Array, Array],
+    objective: Objective,
+    params: Params,
+    status: str,
+) -> Model:
+    """A model and what is known of it."""
     record = ModelRecord(
         primal=objective.primal,
         dual=objective.dual,
@@ -56,8 +86,8 @@ def assemble(
         gammas=kernels.gammas,
         kernel_scale=kernels.scales,
         weights=weights,
-        coef=coef,
-        local_coef=local_coef,
+        coef=coefficients[0],
+        local_coef=coefficients[1],
         preprocessor=problem.preprocessor,
         certificate=record,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Advice", "Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
+from mllkm_scale.learn.epoch import Epoch
+
+__all__ = ["Advice", "Epoch", "Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Round:
 class Finished:
     """Training has ended; `status` says by which rule."""
 
-    status: str  # "converged", "max_rounds", "max_kernels", "time_limit", "stalled" or "interrupted"
+    status: str  # "learned", "converged", "max_rounds", "max_kernels", "time_limit", "stalled" or "interrupted"
     gap: float
     tol: float
     n_kernels: int
@@ -82,6 +84,7 @@ class Finished:
     peak_bytes: int
     budget_bytes: int
     elapsed_s: float
+    reason: str = ""  # why the machine is as it was learned, or was weighed by MKL; nothing if none was learned
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class StreamEnded:
     elapsed_s: float
 
 
-Event = Phase | Notice | Round | Finished | Streamed | StreamEnded
+Event = Phase | Notice | Epoch | Round | Finished | Streamed | StreamEnded
 
 Listener = Callable[[Event], None]
 """Is told one event at a time, from the thread that trains."""

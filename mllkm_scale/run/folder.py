@@ -3,6 +3,8 @@
     model.mllkm      the model, once training has ended
     checkpoint.npz   the state after the last round
     history.jsonl    one JSON object a round
+    learning.npz     the descent that learns kernels, as far as it is; when it has ended, what it has learned
+    learning.jsonl   one JSON object an epoch of it
     stream.jsonl     for a stream instead: one JSON object for some hundred samples
     plan.json        where the memory was to go
     run.json         parameters, data, versions; when it has ended, the result
@@ -26,7 +28,7 @@ from typing import Any, Self
 from mllkm_scale.errors import CheckpointError, ParameterError
 from mllkm_scale.run.access import writing
 from mllkm_scale.run.as_json import jsonable
-from mllkm_scale.run.events import Event, Round, Streamed
+from mllkm_scale.run.events import Epoch, Event, Round, Streamed
 from mllkm_scale.run.history import History
 from mllkm_scale.run.lock import acquire, release
 from mllkm_scale.run.log import LOGGER, log_to
@@ -36,6 +38,7 @@ from mllkm_scale.whole_files import sweep_partial, write_whole
 __all__ = ["RunFolder"]
 
 MODEL, CHECKPOINT, HISTORY, STREAM = "model.mllkm", "checkpoint.npz", "history.jsonl", "stream.jsonl"
+LEARNING, EPOCHS = "learning.npz", "learning.jsonl"
 PLAN, RUN, LOG, LOCK = "plan.json", "run.json", "run.log", ".lock"
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
@@ -48,10 +51,10 @@ class RunFolder:
 
     Attributes
     ----------
-    path, model, checkpoint, history, plan, run, evaluation, report, log : pathlib.Path
+    path, model, checkpoint, learning, history, plan, run, evaluation, report, log : pathlib.Path
         The folder and its files.
-    streamed : History
-        The reports of a stream.
+    streamed, epochs : History
+        The reports of a stream, and the epochs in which kernels were learned.
 
     Examples
     --------
@@ -74,6 +77,8 @@ class RunFolder:
         self.log = self.path / LOG
         self._rounds = History(self.history, Round)
         self.streamed = History(self.path / STREAM, Streamed)
+        self.learning = self.path / LEARNING
+        self.epochs = History(self.path / EPOCHS, Epoch)
         self._held = ExitStack()  # lock, log and history, once they are open
 
     @classmethod
@@ -109,16 +114,22 @@ class RunFolder:
             If the folder cannot be written, or another process trains in it.
         """
         folder = cls(path)
-        if not folder.checkpoint.exists():
+        if not folder.resumable:
             raise CheckpointError(f"{folder.path} has nothing to resume: train without --resume (resume=False)")
         with folder._opening():
             pass
         return folder
 
+    @property
+    def resumable(self) -> bool:
+        """Whether there is something to go on from: a round, or a part of the descent that learns kernels."""
+        return self.checkpoint.exists() or self.learning.exists()
+
     def clear(self) -> None:
         """Remove the files of an earlier training but for its log; all other files stay."""
         with writing(self.path):
             state = (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run)
+            state += (self.learning, self.epochs.path)
             for file in (*state, self.evaluation, self.report):
                 file.unlink(missing_ok=True)
 
@@ -150,9 +161,11 @@ class RunFolder:
             write_whole(self.path / name, text)
 
     def record(self, event: Event) -> None:
-        """Listen: every event goes to run.log, and a round to history.jsonl as well."""
+        """Listen: every event goes to run.log, a round to history.jsonl, and an epoch to learning.jsonl."""
         if isinstance(event, Round):
             self.append_history(event)
+        elif isinstance(event, Epoch):
+            self.epochs.append(event)
         LOGGER.info("%s", describe(event))
 
     @contextmanager
@@ -165,6 +178,7 @@ class RunFolder:
                 sweep_partial(self.path)
             held.callback(self._rounds.close)
             held.callback(self.streamed.close)
+            held.callback(self.epochs.close)
             yield
             with writing(self.path):
                 held.enter_context(log_to(self.log))

@@ -15,13 +15,13 @@ from typing import IO, Generic, TypeVar
 
 from mllkm_scale.run.access import reading, writing
 from mllkm_scale.run.as_json import event_fields
-from mllkm_scale.run.events import Round, Streamed
+from mllkm_scale.run.events import Epoch, Round, Streamed
 from mllkm_scale.whole_files import write_whole
 
 __all__ = ["History"]
 
 
-Numbered = TypeVar("Numbered", Round, Streamed)
+Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
 
 
 class History(Generic[Numbered]):

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.params import checked
 from mllkm_scale.units import parse_bytes
 
@@ -157,9 +158,15 @@ def _anchors(anchors: Any, place: Callable[[str], Path]) -> Any:
     if isinstance(anchors, str) and anchors.endswith(".npy"):
         return _rows_of(place(anchors))
     text = str(anchors).lower()
-    if text != "all" and not re.fullmatch(r"(kmeans:)?0*[1-9]\d*", text):
-        raise ParameterError(f'anchors={anchors!r} is none of: "all", 500, "kmeans:200", "anchors.npy"')
-    return int(text) if text.isdigit() else text
+    value = int(text) if text.isdecimal() else text
+    try:
+        anchor_spec(value)
+    except ParameterError:
+        raise ParameterError(
+            f'anchors={anchors!r} is none of: "learned", "learned:200", "learned+all", "all", 500, "kmeans:200",'
+            ' "anchors.npy"'
+        ) from None
+    return value
 
 
 def _rows_of(path: Path) -> Any:

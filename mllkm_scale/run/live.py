@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
+from mllkm_scale.run.events import Epoch, Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.run.listeners import Progress
 from mllkm_scale.run.memory import rss_bytes
 from mllkm_scale.run.table import Column, choose_columns, heading, row
@@ -46,6 +46,7 @@ class RichProgress(Progress):
         self._columns: tuple[Column, ...] = ()
         self._workers_seen = False
         self._first_gap = math.inf
+        self._epoch: Epoch | None = None
         self._round: Round | None = None
         self._streamed: Streamed | None = None
         self._round_ended_s = self._started_s
@@ -65,6 +66,9 @@ class RichProgress(Progress):
                     self._start()
                     self._phase = event.name
                     self._console.print(describe(event), style="dim")
+                case Epoch():
+                    self._start()
+                    self._epoch = event
                 case Round():
                     self._start()
                     self._add_row(event)
@@ -116,6 +120,8 @@ class RichProgress(Progress):
         last = self._round
         if self._streamed is not None:
             return Text(describe(self._streamed), no_wrap=True, overflow="ellipsis")
+        if last is None and self._epoch is not None and self._phase == "learn":
+            return Text(describe(self._epoch), no_wrap=True, overflow="ellipsis")
         if last is None:
             memory = format_bytes(rss_bytes())
             return Text(f"{self._phase} ...  {memory}, {elapsed}", no_wrap=True, overflow="ellipsis")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,20 @@ from mllkm_scale.crew import Crew
 from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels, prepare
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
-from mllkm_scale.kernels.anchors import kmeans_centres, random_rows
+from mllkm_scale.kernels.anchors import anchor_spec, kmeans_centres, random_rows
 from mllkm_scale.kernels.gammas import resolve_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
+from mllkm_scale.learn.machine import Metric
+from mllkm_scale.learn.proposals import Keeper, learn_kernels
+from mllkm_scale.learn.settings import learn_settings, learned_kernels
+from mllkm_scale.learn.start import LearnedStart, folded, start_of
 from mllkm_scale.params import Params
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
+from mllkm_scale.team import Team
 
 __all__ = ["Problem", "build_problem"]
 
@@ -50,15 +55,23 @@ class Problem:
 
     data: Dataset
     classes: Array
+    codes: Array  # number of the class of every row
     signs: Array
     grid: KernelGrid
     preprocessor: Preprocessor
     C: float
     seed: int
     fingerprint: str
+    learned: LearnedStart | None = None
 
     def close(self) -> None:
         self.data.close()
+
+
+class Opening(Protocol):
+    """Opens the file that keeps the descent of a training, which this fingerprint and seed stand for."""
+
+    def __call__(self, fingerprint: str, seed: int) -> Keeper: ...
 
 
 def build_problem(
@@ -68,8 +81,13 @@ def build_problem(
     listener: Listener,
     crew: Crew,
     poll: Callable[[], None] = lambda: None,
+    team: Team | None = None,
+    keeping: Opening | None = None,
 ) -> Problem:
-    """Check, scale, project, and lay out the open set; streamed, within the plan, the passes by the crew."""
+    """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
+
+    Kernels are learned by the threads of `team`, in this process.
+    """
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
@@ -80,28 +98,66 @@ def build_problem(
     preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, crew)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
     in_memory = plan.in_memory and not crew.remote
-    data = prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=crew.folder or scratch)
+
+    def prepared(preprocessor: Preprocessor) -> Dataset:
+        return prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=crew.folder or scratch)
+
+    data = prepared(preprocessor)
     poll()
-    seed = int(params.random_state or 0)
+    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
+    spec, learned = anchor_spec(params.anchors), None
+    if spec.learned:
+        count = learned_kernels(spec, params.max_kernels, data.n_rows)
+        settings = learn_settings(data.n_rows, count, _metric(params.metric, data.n_features), seed)
+        listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
+        learned = learn_kernels(
+            data,
+            signs,
+            codes,
+            Family(check_map(params.map), params.componentwise),
+            settings,
+            team or Team(),
+            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed), seed),
+            listener=listener,
+            poll=poll,
+        )
+        if learned.machine.metric is not None:
+            data.close()
+            preprocessor = folded(preprocessor, learned)
+            data = prepared(preprocessor)
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
     sample = sample[_rng(seed, 2).permutation(len(sample))]
     family = Family(check_map(params.map), params.componentwise, local_bias_of(params.local_bias, sample))
-    gammas = resolve_gammas(params.gammas, family, sample)
-    anchors = _anchors(params.anchors, data, preprocessor, seed, crew)
-    listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
-    scales = np.ones((anchors.n_rows, len(gammas)))
+    reference = None
     if params.normalize == "trace":
         reference = data.rows(random_rows(data.n_rows, REFERENCE_ROWS, _rng(seed, 3)))
+    start = None if learned is None else start_of(learned, family, reference)
+    if start is not None and isinstance(params.gammas, str):
+        gammas = start.spread_gammas()
+    else:
+        gammas = resolve_gammas(params.gammas, family, sample)
+    if start is None or spec.beside_all:
+        anchors = _anchors("all" if spec.learned else params.anchors, data, preprocessor, seed, crew)
+    else:
+        anchors = crew.place(Dataset.from_arrays(start.kernels.anchors, name="learned anchors"))
+    listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
+    scales = np.ones((anchors.n_rows, len(gammas)))
+    if reference is not None:
         scales = trace_scales(family, anchors, gammas, reference, crew)
-        if not scales.any():
+        if not scales.any() and start is None:
             raise ParameterError(
                 f"no kernel with gammas={params.gammas!r} tells more than a few samples from its anchor:"
                 " use other gammas, or check that the samples differ"
             )
-    grid = KernelGrid(family, anchors, gammas, scales)
-    signs = signs_of(codes, len(classes))
+    grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
-    return Problem(data, classes, signs, grid, preprocessor, C, seed, _fingerprint(params, data, signs, seed))
+    fingerprint = _fingerprint(params, data, signs, seed)
+    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start)
+
+
+def _metric(metric: str | int | None, n_features: int) -> Metric:
+    """The metric of rows with so many features; of a single one there is nothing to weigh."""
+    return None if n_features == 1 and not isinstance(metric, int) else metric
 
 
 def _rng(seed: int, use: int) -> np.random.Generator:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import MapName, check_map
+from mllkm_scale.learn.machine import Metric
+from mllkm_scale.learn.settings import learned_kernels
 from mllkm_scale.params import Params
 from mllkm_scale.scan.work import scan_dtype
 from mllkm_scale.team import n_threads
@@ -37,6 +39,9 @@ class Sizes:
     scan_itemsize: int = 4  # of the support as it is scanned
     n_columns: int = 0  # after the scaling and before the projection, at most; 0 for as many as features
     sketched: bool = False  # whether quantiles are taken
+    n_learned: int = 0  # kernels that are learned
+    n_unmapped: int = 0  # features before the metric, where kernels are learned
+    metric: Metric = None
 
     @property
     def width(self) -> int:
@@ -55,6 +60,12 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_features = int(components)
         if not 1 <= n_features <= p:
             raise ParameterError(f"n_components={components}: give a whole number from 1 to {p}, or a share below 1")
+    spec, n_unmapped = anchor_spec(params.anchors), n_features
+    if spec.learned and isinstance(params.metric, int):
+        if params.metric > n_features:
+            raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
+        n_features = params.metric
+    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows) if spec.learned else 0
     shared = params.multi_class == "shared" and n_classes > 2
     return Sizes(
         n_rows=dataset.n_rows,
@@ -62,7 +73,10 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_features=n_features,
         itemsize=dataset.work_dtype.itemsize,
         n_outputs=n_classes if shared else 1,
-        n_anchors=_n_anchors(params.anchors, dataset.n_rows),
+        n_anchors=spec.n_anchors(dataset.n_rows, n_learned),
+        n_learned=n_learned,
+        n_unmapped=n_unmapped,
+        metric=params.metric,
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
         componentwise=params.componentwise,
         threads=n_threads(params.n_jobs),
@@ -73,18 +87,3 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_columns=p,
         sketched=params.scaling in QUANTILE_SCALINGS,
     )
-
-
-def _n_anchors(anchors: Any, n_rows: int) -> int:
-    if isinstance(anchors, str):
-        if anchors == "all":
-            return n_rows
-        kind, _, count = anchors.partition(":")
-        if kind != "kmeans" or not count.isdigit() or int(count) < 1:
-            raise ParameterError(f"anchors={anchors!r}: give 'all', a number, 'kmeans:N' or an array")
-        return min(int(count), n_rows)
-    if isinstance(anchors, int | np.integer) and not isinstance(anchors, bool):
-        if anchors < 1:
-            raise ParameterError(f"anchors={anchors!r}: at least one anchor is needed")
-        return min(int(anchors), n_rows)
-    return len(np.atleast_2d(np.asarray(anchors)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from mllkm_scale import __version__
 from mllkm_scale.crew import Crew, ThreadCrew
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
@@ -24,10 +27,12 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.advice import advice_on_end
-from mllkm_scale.run.assembly import assemble, plain_params
+from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
-from mllkm_scale.run.events import Finished, Listener, Phase, Round
+from mllkm_scale.run.choice import Choice, choose, fold_trials, learned_margins, machine_start
+from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
 from mllkm_scale.run.memory import peak_bytes
 from mllkm_scale.run.plan import Plan
@@ -116,22 +121,46 @@ class Training:
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
+        self.choice: Choice | None = None  # how learned kernels are gone on with
+        self._begun = False
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
-        problem = build_problem(dataset, self.params, self.plan, self.listener, self.crew, self.poll)
+        def keeping(fingerprint: str, seed: int) -> Keeper:
+            self.begin_folder(dataset, resume)
+            if self.folder is None:
+                return NothingKept()
+            file = LearningFile(self.folder.learning, fingerprint, seed, resume)
+            state = file.load()
+            self.folder.epochs.cut(0 if state is None else state.place.epoch)
+            return file
+
+        problem = build_problem(
+            dataset, self.params, self.plan, self.listener, self.crew, self.poll, self.team, keeping
+        )
         try:
             return self.run_on(problem, dataset, resume)
         finally:
             problem.close()
 
+    def begin_folder(self, dataset: Dataset, resume: bool) -> None:
+        """Once the training is sure to begin: remove what an earlier one has left, and say what this one is."""
+        if self.folder is None or resume or self._begun:
+            return
+        self._begun = True
+        self.folder.clear()
+        self.folder.write_json("plan.json", self.plan.as_dict())
+        self.folder.write_json("run.json", self.record(dataset))
+
     def run_on(self, problem: Problem, dataset: Dataset, resume: bool) -> TrainResult:
         """Train on a problem that was built of the data set, and which stays open."""
-        if resume:
+        self.begin_folder(dataset, resume)
+        if resume and (self.folder is None or self.folder.checkpoint.exists()):
             self.restore(problem)
-        elif self.folder is not None:
-            self.folder.clear()
-            self.folder.write_json("plan.json", self.plan.as_dict())
-            self.folder.write_json("run.json", self.record(dataset))
+        if problem.learned is not None and not self.start.states:
+            self.choice = self.choice or self.choose(problem, dataset)
+            problem = replace(problem, C=self.choice.C)
+            if not self.choice.mkl:
+                return self.leave_as_learned(problem, dataset)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
@@ -139,6 +168,34 @@ class Training:
         model = assemble(problem, self.states, total, self.params, status)
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
+
+    def choose(self, problem: Problem, dataset: Dataset) -> Choice:
+        """With which C the learned kernels are weighed, if they are."""
+        quiet = partial(
+            build_problem,
+            params=replace(self.params, C=1.0),
+            plan=self.plan,
+            listener=lambda event: None,
+            crew=self.crew,
+            poll=self.poll,
+            team=self.team,
+        )
+        self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
+        _, codes = encode_labels(dataset.labels())
+        trials = partial(fold_trials, dataset, codes, problem.seed, quiet)
+        choice = choose(problem, trials, self.params, self.plan, self.team, self.crew, self.poll)
+        self.listener(Notice(choice.reason))
+        return choice
+
+    def leave_as_learned(self, problem: Problem, dataset: Dataset) -> TrainResult:
+        """The learned machine as the model, with its P, and the best D of duals that its margins give."""
+        margins = learned_margins(problem, self.crew)
+        machine = make_machine(problem, problem.signs, self.params, self.plan, self.team, self.crew, self.poll)
+        assert isinstance(machine, SequentialMKL)
+        self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
+        proof = machine.pricing.dual_of_margins(margins)
+        model = assemble_learned(problem, margins, proof[0], self.params)
+        return self.finish(dataset, model, proof[1], "learned")
 
     def columns(self, problem: Problem) -> list[Array]:
         """Signs of each machine: all columns together (shared weights), or one machine a column."""
@@ -168,7 +225,7 @@ class Training:
         status = self.limit(number)
         if status is not None:
             return status
-        for after, certificate in machine.rounds(self.begin(machine, number)):
+        for after, certificate in machine.rounds(self.begin(machine, number, problem)):
             self.remember(number, after, certificate)
             self.report(problem, certificate)
             self.checkpoint(problem)
@@ -183,11 +240,17 @@ class Training:
         self.remember(number, after, certificate)
         self.report(problem, certificate)
 
-    def begin(self, machine: Any, number: int) -> Any:
-        """Where a machine goes on from: its checkpoint, the end of another C, or nothing."""
+    def begin(self, machine: Any, number: int, problem: Problem) -> Any:
+        """Where a machine goes on from: its checkpoint, the end of another C, the learned machine, or nothing."""
         if number < len(self.states):
             return self.states[number]
-        return machine.warm(self.start.states[number], self.start.C) if self.start.states else None
+        if self.start.states:
+            return machine.warm(self.start.states[number], self.start.C)
+        if problem.learned is None or not isinstance(machine, SequentialMKL):
+            return None
+        shared = self.params.multi_class == "shared"
+        columns = slice(None) if shared else slice(number, number + 1)
+        return machine_start(machine, problem, columns, learned_margins(problem, self.crew))
 
     def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
         """Certify the last state: by its own duals, or by earlier ones that prove more. Returns how it ended."""
@@ -243,6 +306,7 @@ class Training:
             "seed": problem.seed,
             "elapsed_s": self.elapsed_s(),
             "objectives": [[o.primal, o.dual] for o in self.objectives],
+            "choice": None if self.choice is None else self.choice.as_dict(),
         }
         save_checkpoint(
             self.folder.checkpoint,
@@ -258,6 +322,8 @@ class Training:
         header, arrays = load_checkpoint(self.folder.checkpoint, problem.fingerprint)
         kind = PaperState if self.params.strategy == "paper" else State
         self.objectives = [Objective(*pair) for pair in header["objectives"]]
+        if header.get("choice") is not None:
+            self.choice = Choice.from_dict(header["choice"])
         self.states = [state_from_arrays(kind, arrays, f"machine{k}_") for k in range(len(self.objectives))]
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]
@@ -273,6 +339,7 @@ class Training:
             peak_bytes=peak,
             budget_bytes=self.plan.budget_bytes,
             elapsed_s=self.elapsed_s(),
+            reason="" if self.choice is None else self.choice.reason,
         )
         if self.folder is not None:
             model.save(self.folder.model)
@@ -293,6 +360,7 @@ class Training:
             "C": None if model is None else model.certificate.params["C"],
             "local_bias": None if model is None else model.family.local_bias,
             "plan": self.plan.as_dict(),
+            "choice": None if self.choice is None else self.choice.as_dict(),
             "inner": self.inner_records,
             "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
             "result": None if finished is None else vars(finished),

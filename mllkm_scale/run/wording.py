@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
+from mllkm_scale.run.events import Epoch, Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.units import format_bytes
 
 __all__ = ["clock", "describe", "idle_percent", "percent", "rate", "seconds"]
@@ -31,6 +31,8 @@ def describe(event: Event, tol: float | None = None) -> str:
             return " ".join(event.text.split())
         case Finished():
             return _finished(event)
+        case Epoch():
+            return _epoch(event)
         case Round():
             return _round(event, tol)
         case Streamed():
@@ -89,9 +91,19 @@ def seconds(duration_s: float) -> str:
     return f"{duration_s:.1f} s" if duration_s < 99.95 else clock(duration_s)
 
 
-def _finished(event: Finished) -> str:
+def _epoch(event: Epoch) -> str:
+    held = "" if event.held_error is None else f"error on held-out rows {percent(event.held_error)}, "
     return (
-        f"{event.status}: gap {percent(event.gap)} (tolerance {percent(event.tol)}), "
+        f"epoch {event.number} of {event.n_epochs}: loss {event.loss:.4f}, {held}"
+        f"{percent(event.within)} within the margin, {rate(event.rows_per_s)} rows/s, "
+        f"elapsed {clock(event.elapsed_s)}, left {clock(event.left_s)}"
+    )
+
+
+def _finished(event: Finished) -> str:
+    why = f" ({event.reason})" if event.reason else ""
+    return (
+        f"{event.status}{why}: gap {percent(event.gap)} (tolerance {percent(event.tol)}), "
         f"rounds {event.n_rounds}, kernels {event.n_kernels:,}, "
         f"peak memory {format_bytes(event.peak_bytes)} of {format_bytes(event.budget_bytes)}, "
         f"elapsed {clock(event.elapsed_s)}"

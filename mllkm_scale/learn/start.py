@@ -1,0 +1,92 @@
+"""How the learned machine joins MKL: its metric becomes a part of the preparation, its kernels are candidates, and its
+predictors are where SequentialMKL starts.
+
+A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the kernel, the
+squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum hinge (F5) and the
+weights beta_m = |w_m| / sum |w_m|, for which the machine is the best that it can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.kernels.normalisation import list_scales
+from mllkm_scale.learn.epoch import Epoch
+from mllkm_scale.learn.proposals import Learned
+
+__all__ = ["LearnedStart", "folded", "start_of"]
+
+Array = NDArray[Any]
+
+_QUANTILES = (0.125, 0.375, 0.625, 0.875)
+
+
+@dataclass(frozen=True)
+class LearnedStart:
+    """The learned machine in the space of the kernels: candidates, and local predictors of them."""
+
+    kernels: LocallyLinearKernels
+    coef: Array  # (K, s, d)
+    local_coef: Array  # (K, s)
+    held: Array  # numbers of the rows that were held out
+    held_error: float | None
+    epochs: tuple[Epoch, ...]
+
+    def spread_gammas(self) -> Array:
+        """Scales for a grid: quantiles of those that were learned."""
+        return np.unique(np.exp(np.quantile(np.log(self.kernels.gammas), _QUANTILES)))
+
+    def norms(self, outputs: slice | Array = slice(None)) -> Array:
+        """|w_m| over some columns of the outputs, (s,)."""
+        coef, local_coef, b = self.coef[outputs], self.local_coef[outputs], self.kernels.local_bias
+        squares = np.einsum("ksd,ksd->s", coef, coef)
+        if b > 0:
+            squares += np.einsum("ks,ks->s", local_coef, local_coef) / b
+        elif local_coef.any():
+            raise ParameterError("local_bias=0: a learned machine has local biases: give a positive one, or 'auto'")
+        return np.sqrt(squares / self.kernels.scales)
+
+    def decide(self, X: Array) -> Array:
+        """f (rows, K)."""
+        return self.kernels.decide(X, self.coef, self.local_coef)
+
+
+def folded(preprocessor: Preprocessor, learned: Learned) -> Preprocessor:
+    """The preparation with the learned metric in it; features that vanish there are not read any more."""
+    metric = learned.machine.metric
+    if metric is None:
+        return preprocessor
+    if metric.ndim == 2:
+        return preprocessor.mapped(metric)
+    return preprocessor.scaled(np.exp(metric), learned.kept_features)
+
+
+def start_of(learned: Learned, family: Family, reference: Array | None) -> LearnedStart:
+    """Kernels and predictors of the learned machine in the space that `folded` prepares.
+
+    `reference` are the rows for unit trace, None for kernels as they are. Kernels that reach too few samples are left out.
+    """
+    machine = learned.machine
+    anchors, gammas = machine.mapped_anchors, np.exp(machine.log_gammas.astype(np.float64))
+    coef, local_coef = machine.local_predictors()
+    if machine.metric is not None and machine.metric.ndim == 1:
+        keep = learned.kept_features
+        anchors, coef = np.ascontiguousarray(anchors[:, keep]), np.ascontiguousarray(coef[:, :, keep])
+    scales = np.ones(len(gammas)) if reference is None else list_scales(family, anchors, gammas, reference)
+    used = scales > 0
+    if not used.any():
+        raise ParameterError(
+            "every learned kernel reaches too few samples: check that the samples differ, or use anchors='all'"
+        )
+    kernels = family.kernels(anchors[used], gammas[used], scales[used])
+    return LearnedStart(
+        kernels, coef[:, used], local_coef[:, used], learned.held, learned.held_error, learned.epochs
+    )

@@ -1,0 +1,59 @@
+"""learning.npz: the descent that learns kernels, as far as it is, so that a training goes on with the same bits."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from mllkm_scale.errors import CheckpointError
+from mllkm_scale.learn.descent import DescentState
+from mllkm_scale.run.checkpoint import ANEW, checkpoint_seed
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.sealed import read_sealed, write_sealed
+
+__all__ = ["LearningFile", "folder_seed"]
+
+KIND, VERSION = "mllkm-learning", 1
+_EVERY_S = 60.0  # in which a long epoch is saved
+
+
+class LearningFile:
+    """Keeps the state of a descent in a file; `fingerprint` stands for its rows and parameters."""
+
+    def __init__(self, path: Path, fingerprint: str, seed: int, resume: bool) -> None:
+        self.path, self.fingerprint, self.seed, self.resume = path, fingerprint, seed, resume
+        self._saved_s = time.monotonic()
+
+    def load(self) -> DescentState | None:
+        """The state to go on from, if the training is resumed and there is one."""
+        if not self.resume or not self.path.exists():
+            return None
+        header, arrays = read_sealed(self.path, kind=KIND, version=VERSION, error=CheckpointError)
+        if header.get("fingerprint") != self.fingerprint:
+            raise CheckpointError(
+                f"{self.path} belongs to a training on other data or with other parameters: resume it with those that"
+                f" it was started with, or {ANEW}"
+            )
+        try:
+            return DescentState.from_arrays(arrays)
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"{self.path} does not hold a descent ({error}): {ANEW}") from None
+
+    def save(self, state: DescentState) -> None:
+        """Write the state; the one before it stands until this one is whole."""
+        header = {"fingerprint": self.fingerprint, "seed": self.seed}
+        write_sealed(self.path, kind=KIND, version=VERSION, header=header, arrays=state.to_arrays())
+        self._saved_s = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self._saved_s > _EVERY_S
+
+
+def folder_seed(folder: RunFolder) -> int:
+    """The seed of the training in a folder, for one that was started without a seed of its own."""
+    if folder.checkpoint.exists() or not folder.learning.exists():
+        return checkpoint_seed(folder.checkpoint)
+    header, _ = read_sealed(folder.learning, kind=KIND, version=VERSION, error=CheckpointError)
+    if not isinstance(header.get("seed"), int):
+        raise CheckpointError(f"{folder.learning} names no seed, so it is damaged: {ANEW}")
+    return int(header["seed"])
