@@ -8,6 +8,7 @@ from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.prepared import prepare
 from mllkm_scale.data.preprocessing import Preprocessor
 from mllkm_scale.data.projection import Projection, fit_projection
+from mllkm_scale.data.quantiles import Quantiles
 from mllkm_scale.data.scaling import Scaling, fit_scaling
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Dataset",
     "Preprocessor",
     "Projection",
+    "Quantiles",
     "Scaling",
     "check",
     "convert",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from mllkm_scale.data import Dataset, Preprocessor, fit_projection, fit_scaling
 from mllkm_scale.data.scaling import SCALINGS
 from mllkm_scale.errors import DataError, ModelFileError, ParameterError
+from mllkm_scale.params import Params
 
 matrices = hnp.arrays(
     st.sampled_from([np.float64, np.float32]),
@@ -77,6 +80,11 @@ def test_columns_that_cannot_be_scaled_are_named(bad):
 def test_an_unknown_scaling_is_refused(kind):
     with pytest.raises(ParameterError, match="none, standard, minmax, unit-norm"):
         fit_scaling(Dataset.from_arrays(np.eye(2)), kind)
+
+
+def test_every_scaling_is_a_choice_of_the_parameter():
+    [spec] = [spec for spec in fields(Params) if spec.name == "scaling"]
+    assert spec.metadata["choices"] == SCALINGS
 
 
 @settings(max_examples=40, deadline=None)

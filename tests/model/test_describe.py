@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,19 @@ def test_json_holds_everything(make_model, tmp_path):
     assert found["file_bytes"] == (tmp_path / "a.mllkm").stat().st_size
     assert found["checksum"] == model_checksum(model)
     assert len(found["heaviest"]) == 7
+
+
+def test_columns_and_maps_are_told(make_model):
+    model = make_model(scaling="standard+quantile")
+    both = "standard+quantile scaling (8 columns of 4 of 4 features, 4 of them quantiles)"
+    assert describe(model).preprocessing == both
+    prepared = make_model().preprocessor.scaled(np.ones(4), np.arange(4) > 1)
+    parts = {"anchors": model.anchors[:, :2], "coef": model.coef[:, :, :2]}
+    kept = replace(model, preprocessor=prepared, **parts)
+    assert describe(kept).preprocessing == "standard scaling (2 columns of 2 of 4 features)"
+    assert describe(kept).multiply_adds == 2 + 7 * 2 + 7 * 3
+    mapped = replace(model, preprocessor=prepared.mapped(np.eye(2)), **parts)
+    assert describe(mapped).preprocessing.endswith("of 4 features), mapped to 2 features")
 
 
 def test_the_cost_of_a_row_counts_the_products(make_model):
