@@ -79,7 +79,9 @@ def parse_anchors(text: str) -> str | int | NDArray[Any]:
     try:
         anchor_spec(value)
     except ParameterError:
-        raise ParameterError(f"{text!r} is none of: learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy") from None
+        raise ParameterError(
+            f"{text!r} is none of: learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
+        ) from None
     return value
 
 
@@ -91,7 +93,7 @@ def parse_metric(text: str) -> str | int | None:
     """
     if text.lower() in ("diagonal", "full"):
         return text.lower()
-    return parse_number(int, none=None)(text)  # type: ignore[no-any-return]
+    return parse_number(int, none=None)(text)
 
 
 def parse_components(text: str) -> int | float | None:

@@ -1,7 +1,7 @@
 """The open set: the grid anchors x gammas, whose kernels are integers and are never all made.
 
-Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`. Beside the grid there may be a list of
-p kernels, each with an anchor and a scale of its own (learned ones): these have the ids 0 to p - 1, and those of the
+Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`. Beside the grid there may be a list
+of p kernels, each with an anchor and a scale of its own (learned ones): these have the ids 0 to p - 1, and those of the
 grid begin at p.
 """
 

@@ -77,8 +77,8 @@ class TraceWork:
         return f"the normalisation of anchors {start} to {stop - 1}"
 
 
-def _scales_of(kernels: LocallyLinearKernels, reference: Array, largest: float | Array) -> Array:
-    """1 / mean diagonal, or 0; `largest` is the largest diagonal that each kernel can have."""
+def _scales_of(kernels: LocallyLinearKernels, reference: Array, largest: float) -> Array:
+    """1 / mean diagonal, or 0; `largest` is the largest diagonal that these kernels can have."""
     diagonals = kernels.diagonals(reference)
     total, squares = diagonals.sum(axis=0), np.einsum("ij,ij->j", diagonals, diagonals)
     n = len(reference)
@@ -87,14 +87,19 @@ def _scales_of(kernels: LocallyLinearKernels, reference: Array, largest: float |
 
 
 def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array) -> Array:
-    """1 / mean diagonal of kernels with anchors (s, d) and gammas (s,) of their own; 0 where the reach is too small."""
+    """1 / mean diagonal of kernels with anchors (s, d) and gammas (s,) of their own.
+
+    These are not excluded: where one reaches few samples, its mean diagonal counts as if it had its largest value on
+    `MIN_REACH` samples. One that reaches none has the scale 0.
+    """
     width = reference.shape[1] + 1 if family.componentwise else 1
-    step = max(1, _BLOCK_BYTES // (8 * len(reference) * width))
+    step, n = max(1, _BLOCK_BYTES // (8 * len(reference) * width)), len(reference)
     rows, scales = reference.astype(np.float64), []
     for start in range(0, len(gammas), step):
         at = slice(start, start + step)
-        largest = np.array([largest_diagonal(family, gamma) for gamma in gammas[at]])
-        scales.append(_scales_of(family.kernels(anchors[at], gammas[at]), rows, largest))
+        diagonals = family.kernels(anchors[at], gammas[at]).diagonals(rows)
+        total = np.maximum(diagonals.sum(axis=0), min(MIN_REACH, 0.5 * n) * diagonals.max(axis=0))
+        scales.append(np.divide(n, total, where=total > 0, out=np.zeros(len(total))))
     return np.concatenate(scales)
 
 

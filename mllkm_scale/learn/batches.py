@@ -1,8 +1,8 @@
 """Batches of a stream of rows: chunks in a random order, shuffled within a bounded buffer.
 
-An epoch is cut into windows of consecutive chunks of a random order. The rows of a window are in memory, are shuffled, and
-are dealt out in batches of nearly equal size. All of it follows from (seed, epoch, window): a descent that is resumed
-in the middle of a window gets the batches that are left of it.
+An epoch is cut into windows of consecutive chunks of a random order. The rows of a window are in memory, are shuffled,
+and are dealt out in batches of nearly equal size. All of it follows from (seed, epoch, window): a descent that is
+resumed in the middle of a window gets the batches that are left of it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Batches:
         for chunk, rows in zip(chunks, picked, strict=True):
             first = int(chunk) * height
             values = self.source.part(first, min(first + height, n))
-            np.multiply(values[rows - first], 1.0 / self.unit, out=self._rows[start : start + len(rows)], casting="same_kind")
+            np.multiply(
+                values[rows - first], 1.0 / self.unit, out=self._rows[start : start + len(rows)], casting="same_kind"
+            )
             self._signs[start : start + len(rows)] = self.signs[rows]
             start += len(rows)
         return np.random.default_rng([self.seed, 12, epoch, window]).permutation(count)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.distances import squared_distances
-from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
 from mllkm_scale.learn.epoch import Epoch
@@ -166,9 +166,11 @@ class Descent:
         settings, state, n = self.settings, self.state, len(X)
         parts = [slice(start, min(start + BLOCK_ROWS, n)) for start in range(0, n, BLOCK_ROWS)]
 
+        dropout = self._draw_dropout()
+
         def work(at: int) -> tuple[float, int]:
             rows = parts[at]
-            return self.blocks[at].step(self.machine, X[rows], signs[rows], 1.0 / n)
+            return self.blocks[at].step(self.machine, X[rows], signs[rows], 1.0 / n, dropout)
 
         results = self.team.run(work, range(len(parts))) if self._shares else [work(at) for at in range(len(parts))]
         state.loss += sum(total for total, _ in results)
@@ -182,6 +184,15 @@ class Descent:
             ridge = settings.ridge if name == "predictors" else 0.0
             gradients = self._gradients[: len(parts), run]
             adam_step(state.values[run], gradients, state.mean[run], state.square[run], rate, ridge, rule, state.steps)
+
+    def _draw_dropout(self) -> Array | None:
+        """Factors of the bumps in this step: a share of the kernels is left out, and the others stand in for them."""
+        share = self.settings.dropout
+        if share == 0:
+            return None
+        rng = np.random.default_rng([self.settings.seed, 17, self.state.steps])
+        kept = rng.random(self.machine.layout.n_kernels) >= share
+        return np.where(kept, 1.0 / (1.0 - share), 0.0).astype(np.float32)
 
     def decide(self, X: Array) -> Array:
         """f (rows, K) of rows in the units of the descent."""
@@ -201,7 +212,9 @@ class Descent:
         if error is None:
             state.best_values = None
             return
-        allowed = np.sqrt(max(state.best_error * (1.0 - state.best_error), 0.0) / n_held) if state.best_error < 1 else 0.0
+        allowed = (
+            np.sqrt(max(state.best_error * (1.0 - state.best_error), 0.0) / n_held) if state.best_error < 1 else 0.0
+        )
         if state.best_values is None or error <= state.best_error:
             state.best_error, state.best_values = error, state.values.copy()
         elif error <= state.best_error + allowed and self.state.place.epoch + 1 >= self.settings.epochs:

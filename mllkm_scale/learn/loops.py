@@ -42,7 +42,9 @@ def _negative_exp(e: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
-def set_bumps(products: Array, zz: Array, cc: Array, gammas: Array, root: bool, falls: bool, E: Array, H: Array) -> None:
+def set_bumps(
+    products: Array, zz: Array, cc: Array, gammas: Array, root: bool, falls: bool, E: Array, H: Array
+) -> None:
     """E = gamma t^2, or gamma t where `root`, and H = h(E), from <z, c>, |z|^2 and |c|^2.
 
     `falls` says whether h is e^-E or max(0, 1 - E).

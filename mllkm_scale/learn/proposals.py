@@ -165,7 +165,7 @@ def _in_units(machine: LearnedMachine, unit: float) -> LearnedMachine:
 
 
 def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
-    """Memory of a descent: a window of rows, the blocks of a batch, parameters with their moments, and held-out rows."""
+    """Memory of a descent: a window of rows, the blocks of a batch, parameters and moments, and held-out rows."""
     most = 2 * settings.batch_rows
     blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
     window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)

@@ -16,7 +16,8 @@ __all__ = ["LearnSettings", "learn_settings", "learned_kernels"]
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.3
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
-_LEAST_KERNELS, _MOST_KERNELS = 50, 1000
+_LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
+_MOST_DROPOUT, _DROPOUT_ROWS = 0.5, 5000.0
 HELD_SHARE, MOST_HELD = 0.1, 5000
 """Rows that are held out to measure the error by: a share, and not more than so many."""
 
@@ -32,8 +33,9 @@ class LearnSettings:
     ridge: float
     seed: int = 0
     rate: float = 0.015
-    metric_rate: float = 0.03
+    metric_rate: float = 0.06
     half_widths: tuple[float, float] = (0.3, 0.6)  # of the first bumps, in median distances
+    dropout: float = 0.0  # share of the kernels that are left out of a step, others in each
     rise: float = 0.3  # share of the steps in which the step length rises
     decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
     floor: float = 1e-4  # gradients well below it take steps of their own size, and not of the full length
@@ -45,19 +47,27 @@ class LearnSettings:
         return max(0.01, 0.5 * (1.0 + math.cos(math.pi * (done - self.rise) / (1.0 - self.rise))))
 
 
-def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int) -> int:
-    """Kernels that are learned of so many rows: as many as were asked for, or twice the root of the rows.
+def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int) -> int:
+    """Kernels that are learned of so many rows: as many as were asked for, or twice the root of rows x outputs.
 
-    >>> learned_kernels(AnchorSpec("learned"), None, 5000), learned_kernels(AnchorSpec("learned", 30), None, 5000)
-    (141, 30)
+    A step has so many of them; with those that are left out of it they are more.
+
+    >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
+    (283, 30)
     """
-    automatic = min(max(round(2.0 * math.sqrt(n_rows)), _LEAST_KERNELS), _MOST_KERNELS)
+    in_a_step = max(2.0 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
+    automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows)), _MOST_KERNELS + n_rows / 1000))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
+
+
+def dropout_share(n_rows: int) -> float:
+    """Share of the kernels that a step leaves out: half of them with few rows, next to none with many."""
+    return min(_MOST_DROPOUT, _DROPOUT_ROWS / n_rows)
 
 
 def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int) -> LearnSettings:
     """The settings for so many rows and kernels."""
     epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
-    return LearnSettings(n_kernels, epochs, batch, metric, ridge=1.0 / n_rows, seed=seed)
+    return LearnSettings(n_kernels, epochs, batch, metric, ridge=0.1 / n_rows, dropout=dropout_share(n_rows), seed=seed)

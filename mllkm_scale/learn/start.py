@@ -2,8 +2,8 @@
 predictors are where SequentialMKL starts.
 
 A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the kernel, the
-squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum hinge (F5) and the
-weights beta_m = |w_m| / sum |w_m|, for which the machine is the best that it can be.
+squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum hinge (F5) and
+the weights beta_m = |w_m| / sum |w_m|, with which sum_m |w_m|^2 / beta_m is as small as it can be.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def folded(preprocessor: Preprocessor, learned: Learned) -> Preprocessor:
 def start_of(learned: Learned, family: Family, reference: Array | None) -> LearnedStart:
     """Kernels and predictors of the learned machine in the space that `folded` prepares.
 
-    `reference` are the rows for unit trace, None for kernels as they are. Kernels that reach too few samples are left out.
+    `reference` are the rows for unit trace, None for kernels as they are. Kernels that reach no sample are left out.
     """
     machine = learned.machine
     anchors, gammas = machine.mapped_anchors, np.exp(machine.log_gammas.astype(np.float64))
@@ -83,10 +83,6 @@ def start_of(learned: Learned, family: Family, reference: Array | None) -> Learn
     scales = np.ones(len(gammas)) if reference is None else list_scales(family, anchors, gammas, reference)
     used = scales > 0
     if not used.any():
-        raise ParameterError(
-            "every learned kernel reaches too few samples: check that the samples differ, or use anchors='all'"
-        )
+        raise ParameterError("no learned kernel reaches a sample: check that the samples differ, or use anchors='all'")
     kernels = family.kernels(anchors[used], gammas[used], scales[used])
-    return LearnedStart(
-        kernels, coef[:, used], local_coef[:, used], learned.held, learned.held_error, learned.epochs
-    )
+    return LearnedStart(kernels, coef[:, used], local_coef[:, used], learned.held, learned.held_error, learned.epochs)

@@ -175,9 +175,8 @@ class Pricing:
         largest = float(self.active_forms(state).max())
         return dual_value(state, max(self.begin_scan(state).result().maximum, largest))
 
-
     def dual_of_margins(self, margins: Array) -> tuple[float, Array]:
-        """The best D of duals that margins (n, K) of some machine give, and these duals, by a scan of all kernels (F15).
+        """The best D of duals that margins (n, K) of some machine give, and these duals, by a full scan (F15).
 
         Duals are C within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that with
         the best D over the listed kernels is scanned. For any duals, t = min(1, sum alpha / max q) is the best factor.

@@ -167,7 +167,7 @@ class SequentialMKL:
     def start_at(self, active: Array, weights: Array, margins: Array) -> State:
         """Where training starts from a machine that is known: its kernels, weights, and margins (n, K).
 
-        All samples that are not well beyond the margin are at work, if they are few; otherwise those of the first stage.
+        All samples that are not well beyond the margin are at work, if they are few; else those of the first stage.
         """
         few = np.count_nonzero(margins < 1.0) < _FEW * margins.size
         stage = self.stages.n_rows if few else self.stages.first
@@ -316,6 +316,11 @@ class SequentialMKL:
         stage = self.stages.after(state.stage)
         working = self.stages.mask(stage)[:, None] & (seen.margins < self.settings.margin)
         return replace(state, stage=stage, working=working, inner_tol=_LOOSEST, idle=0)
+
+    def reweighed(self, state: State) -> State:
+        """The active kernels weighed anew: solved for, with the working samples that follow for another time."""
+        solved, _ = self.solve_active(state)
+        return self.renew_samples(solved, self.look(solved))
 
     def truncated(self, state: State, max_kernels: int) -> State:
         """Only the heaviest kernels, to be solved for once more."""

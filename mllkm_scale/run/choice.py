@@ -1,13 +1,15 @@
 """How a training with learned kernels is finished: with which C, and whether MKL weighs them at all.
 
-C is chosen along a warm path, from the smallest on, by the error on rows that are held out. With few rows these are the
-rows of three folds, each learned and trained on without them; with more, those that the descent has held out. The same
-rows say whether the convex machine is worse than the learned one.
+C is chosen along a warm path, by the error on rows that are held out. With few rows these are the rows of three folds
+in turn, each learned and trained on without them, or of one such fold; they are given back for the final fit. With many
+rows they are those that the descent has held out. The same rows say whether the convex machine is worse than the
+learned one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,20 +24,20 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import Params
 from mllkm_scale.run.machine import make_machine
 from mllkm_scale.run.plan import Plan
-from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.problem import FOLD_ROWS, Problem
 from mllkm_scale.team import Team
 
 __all__ = ["CS", "Choice", "Trial", "choose", "fold_trials", "learned_margins", "machine_start", "mkl_flops"]
 
 Array = NDArray[Any]
 
-CS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
 
-FOLDS, FOLD_ROWS = 3, 2000
-"""So many folds for so few rows; with more rows, one part is held out."""
+FOLDS = 3  # each of which is held out once, or one of them alone
+ALL_FOLDS_ROWS = 2000  # up to which each of them is
 
-LOOSE_TOL, MOST_ROUNDS = 0.05, 6  # of the machines along the path
+LOOSE_TOL = 0.05  # of the machines along the path
 DEAR_FLOPS = 4e12  # multiply-adds of all solving, above which MKL is too dear for "auto": about a minute of a core
 ROUNDS = 8  # that a training takes, about
 
@@ -68,6 +70,9 @@ class Trial:
     problem: Problem
     rows: Array
     codes: Array
+
+    def close(self) -> None:
+        self.problem.close()
 
 
 def learned_margins(problem: Problem, crew: Crew) -> Array:
@@ -115,32 +120,39 @@ def choose(
         flops = mkl_flops(machine, machine_start(machine, problem, slice(None), margins))
         if flops > DEAR_FLOPS:
             within = float(np.mean(margins < 1.0))
-            reason = f"MKL is too dear: {flops:.1e} multiply-adds, {100 * within:.0f} % of the samples within the margin"
+            reason = f"MKL is too dear: {100 * within:.0f} % of the samples are within the margin, {flops:.0e} products"
             return Choice(fixed or own, False, reason)
     if fixed is not None:
         return Choice(fixed, True, "weighed by MKL")
-    trials = folds() if problem.data.n_rows <= FOLD_ROWS else iter([_held_out(problem)])
-    wrong, learned_wrong, n_held = np.zeros(len(CS)), 0.0, 0
-    tried_all = len(CS)
-    for trial in trials:
-        counts = list(_path(trial, params, plan, team, crew, poll))
-        tried_all = min(tried_all, len(counts))
-        wrong[: len(counts)] += counts
-        learned_wrong += _learned_mistakes(trial)
-        n_held += len(trial.codes)
-        poll()
-    if not n_held:
-        return Choice(own, True, "weighed by MKL; too few rows to hold some out")
-    errors = wrong[:tried_all] / n_held
-    best = int(np.argmin(errors))
-    learned_error = learned_wrong / n_held
-    told = tuple(float(e) for e in errors)
-    spread = float(np.sqrt(max(errors[best] * (1.0 - errors[best]), 0.0) / n_held))
-    if params.finish == "auto" and learned_error < errors[best] - spread:
+    with ExitStack() as stack:
+        folded = problem.data.n_rows <= FOLD_ROWS
+        trials = [stack.enter_context(closing(t)) for t in folds()] if folded else [_held_out(problem)]
+        n_held = sum(len(trial.codes) for trial in trials)
+        if not n_held:
+            return Choice(own, True, "weighed by MKL; too few rows to hold some out")
+        paths = [_Path(trial, params, plan, team, crew, poll) for trial in trials]
+        errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
+        learned_error = sum(_learned_mistakes(trial) for trial in trials) / n_held
+    Cs = tuple(sorted(errors))
+    told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
+    if params.finish == "auto" and learned_error < errors[best]:
         reason = f"better on held-out rows, {100 * learned_error:.2f} % error against {100 * errors[best]:.2f} % by MKL"
-        return Choice(own, False, reason, CS[:tried_all], told, learned_error)
-    reason = f"weighed by MKL; C = {CS[best]:g} by {100 * errors[best]:.2f} % error on held-out rows"
-    return Choice(CS[best], True, reason, CS[:tried_all], told, learned_error)
+        return Choice(own, False, reason, Cs, told, learned_error)
+    reason = f"weighed by MKL; C = {best:g} by {100 * errors[best]:.2f} % error on held-out rows"
+    return Choice(best, True, reason, Cs, told, learned_error)
+
+
+def _search(error: Callable[[float], float]) -> dict[float, float]:
+    """Errors of some of `CS`: two in the middle, and on from the better one while it gets better."""
+    place = len(CS) // 2
+    errors = {C: error(C) for C in CS[place - 1 : place + 1]}
+    step, at = (1, place) if errors[CS[place]] < errors[CS[place - 1]] else (-1, place - 1)
+    while 0 <= at + step < len(CS):
+        errors[CS[at + step]] = error(CS[at + step])
+        if errors[CS[at + step]] >= errors[CS[at]]:
+            break
+        at += step
+    return errors
 
 
 def balancing_C(problem: Problem, margins: Array) -> float:
@@ -157,27 +169,33 @@ def balancing_C(problem: Problem, margins: Array) -> float:
     return float(np.clip(norm**2 / within, CS[0], CS[-1])) if within > 0 else 1.0
 
 
-def _path(trial: Trial, params: Params, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]) -> Iterator[float]:
-    """Mistakes on the held-out rows for each C, each begun where the one before has ended; until they grow."""
-    loose = replace(params, tol=max(params.tol, LOOSE_TOL))
-    margins = learned_margins(trial.problem, crew)
-    state, before, least, worse = None, 0.0, np.inf, 0
-    for C in CS:
-        problem = replace(trial.problem, C=C)
-        machine = make_machine(problem, problem.signs, loose, plan, team, crew, poll)
+class _Path:
+    """Machines of a trial for one C after the other, each begun where the nearest one before has ended.
+
+    MKL weighs the learned kernels alone here: nothing is inserted, and nothing scanned.
+    """
+
+    def __init__(
+        self, trial: Trial, params: Params, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
+    ) -> None:
+        self.trial, self.params = trial, replace(params, tol=max(params.tol, LOOSE_TOL))
+        self.ways = plan, team, crew, poll
+        self.margins = learned_margins(trial.problem, crew)
+        self.states: dict[float, Any] = {}
+
+    def mistakes(self, C: float) -> float:
+        """Held-out rows that the machine of this C predicts wrongly."""
+        problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
+        machine = make_machine(problem, problem.signs, self.params, *self.ways)
         assert isinstance(machine, SequentialMKL)
-        state = machine_start(machine, problem, slice(None), margins) if state is None else machine.warm(state, before)
-        for after, certificate in machine.rounds(state):
-            state = after
-            poll()
-            if certificate.gap <= loose.tol or state.round >= MOST_ROUNDS:
-                break
-        mistakes = _mistakes(problem, state, trial)
-        yield mistakes
-        before, worse = C, worse + 1 if mistakes > least else 0
-        least = min(least, mistakes)
-        if worse == 2:
-            return
+        if self.states:
+            nearest = min(self.states, key=lambda before: abs(np.log(before / C)))
+            state = machine.warm(self.states[nearest], nearest)
+        else:
+            state = machine_start(machine, problem, slice(None), self.margins)
+        self.states[C] = machine.reweighed(state)
+        poll()
+        return _mistakes(problem, self.states[C], self.trial)
 
 
 def _mistakes(problem: Problem, state: Any, trial: Trial) -> float:
@@ -227,14 +245,11 @@ def fold_trials(
         if len(rows) > 1:
             fold[rows] = (place + np.arange(len(rows))) % n_folds
             place += len(rows)
-    for number in range(n_folds):
+    for number in range(n_folds if len(codes) <= ALL_FOLDS_ROWS else 1):
         held = np.flatnonzero(fold == number)
         rest = np.flatnonzero(fold != number)
         if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):
             continue
         problem = build(subset(dataset, rest, "rows"))
-        try:
-            rows = problem.preprocessor.transform(dataset.rows(held), np.float64)
-            yield Trial(problem, rows, codes[held])
-        finally:
-            problem.close()
+        rows = problem.preprocessor.transform(dataset.rows(held), np.float64)
+        yield Trial(problem, rows, codes[held])

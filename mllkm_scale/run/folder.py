@@ -129,8 +129,7 @@ class RunFolder:
         """Remove the files of an earlier training but for its log; all other files stay."""
         with writing(self.path):
             state = (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run)
-            state += (self.learning, self.epochs.path)
-            for file in (*state, self.evaluation, self.report):
+            for file in (*state, self.learning, self.epochs.path, self.evaluation, self.report):
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:

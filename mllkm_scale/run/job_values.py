@@ -7,7 +7,6 @@ ParameterError that names the key and says what is wanted, as is one that the ke
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType

@@ -31,9 +31,12 @@ from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.team import Team
 
-__all__ = ["Problem", "build_problem"]
+__all__ = ["FOLD_ROWS", "Problem", "build_problem"]
 
 Array = NDArray[Any]
+
+FOLD_ROWS = 20_000
+"""Up to so many rows, the learned machine is judged by folds; with more, rows are held out from the descent."""
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
@@ -107,7 +110,7 @@ def build_problem(
     seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
     spec, learned = anchor_spec(params.anchors), None
     if spec.learned:
-        count = learned_kernels(spec, params.max_kernels, data.n_rows)
+        count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         settings = learn_settings(data.n_rows, count, _metric(params.metric, data.n_features), seed)
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
@@ -117,6 +120,7 @@ def build_problem(
             Family(check_map(params.map), params.componentwise),
             settings,
             team or Team(),
+            hold_out=data.n_rows > FOLD_ROWS,
             keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed), seed),
             listener=listener,
             poll=poll,

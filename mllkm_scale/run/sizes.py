@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.labels import n_outputs
 from mllkm_scale.data.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
@@ -65,7 +66,8 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         if params.metric > n_features:
             raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
         n_features = params.metric
-    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows) if spec.learned else 0
+    K = n_outputs(n_classes)
+    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if spec.learned else 0
     shared = params.multi_class == "shared" and n_classes > 2
     return Sizes(
         n_rows=dataset.n_rows,
