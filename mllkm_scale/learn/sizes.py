@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mllkm_scale.learn.machine import Layout
-from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, LearnSettings
+from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
 
 __all__ = ["BLOCK_ROWS", "WINDOW_BYTES", "block_bytes", "learn_bytes", "window_rows"]
 
