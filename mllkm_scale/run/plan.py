@@ -29,7 +29,7 @@ from mllkm_scale.run.sizes import Sizes, sizes_of
 from mllkm_scale.run.worker_plan import worker_rows
 from mllkm_scale.units import format_at_least, format_bytes
 
-__all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for"]
+__all__ = ["BASE_BYTES", "Plan", "expected_working", "make_plan", "plan_for"]
 
 BASE_BYTES = 310_000_000
 """Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
@@ -170,9 +170,14 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
 
 
+def expected_working(n_rows: int, n_outputs: int) -> int:
+    """Working samples of a class, as they were seen on real data."""
+    return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))
+
+
 def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:
     """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
-    working = min(sizes.n_rows, 200 + sizes.n_rows // (8 if sizes.n_outputs == 1 else 20))
+    working = expected_working(sizes.n_rows, sizes.n_outputs)
     kernels = min(kernels, expected_kernels(sizes))
     union = min(sizes.n_rows, working * sizes.n_outputs)
     return InnerSizes(
