@@ -74,8 +74,8 @@ def _facts(run: Run) -> dict[str, str]:
     if n_kernels is not None:
         found["kernels learned"] = f"{n_kernels:,}"
     if n_kernels is not None and kept is not None:
-        found["of these in the model"] = f"{kept:,}, {n_kernels - kept:,} dropped"
-        found["kernels of the grid"] = f"{others:,}" if run.choice.get("mkl") else "not weighed"
+        beside = f"; {others:,} candidates beside them" if run.choice.get("mkl") else ""
+        found["in the model"] = f"{kept:,} of these, {n_kernels - kept:,} dropped{beside}"
     if learned:
         found["metric"] = _metric_in_words(learned)
     if run.epochs:
