@@ -294,7 +294,11 @@ class Training:
         """Called often while a round is under way."""
         if self.should_stop is not None and self.should_stop():
             done = sum(state.round for state in self.states)
-            kept = f"the checkpoint of round {done} is kept" if self.folder and done else "no round had ended"
+            kept = "no round had ended"
+            if self.folder and done:
+                kept = f"the checkpoint of round {done} is kept"
+            elif self.folder and self.folder.learning.exists():
+                kept = "what was learned so far is kept"
             raise InterruptedTraining(f"training was interrupted: {kept}")
 
     def report(self, problem: Problem, certificate: Certificate) -> None:
