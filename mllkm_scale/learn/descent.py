@@ -24,13 +24,13 @@ from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_step
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
+from mllkm_scale.learn.sizes import BLOCK_ROWS
 from mllkm_scale.team import Team
 
-__all__ = ["BLOCK_ROWS", "Descent", "DescentState", "first_machine"]
+__all__ = ["Descent", "DescentState", "first_machine"]
 
 Array = NDArray[Any]
 
-BLOCK_ROWS = 128
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
 
 

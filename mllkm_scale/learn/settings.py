@@ -18,6 +18,9 @@ _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.3
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _DROPOUT_ROWS = 0.5, 5000.0
+SAMPLE_ROWS = 1000
+"""Rows from which the first widths and the spread of the features are taken."""
+
 HELD_SHARE, MOST_HELD = 0.1, 5000
 """Rows that are held out to measure the error by: a share, and not more than so many."""
 

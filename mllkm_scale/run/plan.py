@@ -20,6 +20,7 @@ from mllkm_scale.run.pass_bytes import (
     EXPECTED_KERNELS,
     chunk_bytes,
     expected_kernels,
+    learning_bytes,
     preparing_bytes,
     scan_bytes,
     support_bytes_within,
@@ -137,12 +138,13 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
             f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
         ),
     ]
-    data_bytes = n * d * sizes.itemsize
+    data_bytes = n * max(d, sizes.n_unmapped) * sizes.itemsize
+    learning = learning_bytes(sizes)
     used = sum(size for _, size, _ in fixed)
     store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
 
     def least_for(threads: int) -> int:
-        passes = max(scan_bytes(sizes, threads), preparing_bytes(sizes, threads))
+        passes = max(scan_bytes(sizes, threads), preparing_bytes(sizes, threads), learning)
         return used + int(1.1 * max(passes, store_bytes))
 
     least = least_for(sizes.threads)
@@ -161,6 +163,8 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
     scan = format_bytes(scan_bytes(sizes, sizes.threads, support_bytes_within(sizes, inner_bytes)))
     expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
+    if learning:
+        expected += f"; learning {format_bytes(learning)} before"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
