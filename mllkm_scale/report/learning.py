@@ -61,11 +61,16 @@ def learning_section(run: Run, shape: ImageShape | None = None) -> Learning | No
 
 def _sentence(run: Run) -> str:
     reason = str(run.choice.get("reason") or "")
-    if not run.choice:
+    if not run.choice and not run.result:
         return "The training ended before it was decided how to go on from the learned kernels."
-    if run.choice.get("mkl"):
+    if _by_mkl(run):
         return f"The learned kernels were {reason or 'weighed by MKL'}."
     return f"The machine is as it was learned, not weighed by MKL{reason and ': ' + reason}."
+
+
+def _by_mkl(run: Run) -> bool:
+    """Whether MKL has weighed the learned kernels; that of a later model of a path is not chosen but known."""
+    return bool(run.choice.get("mkl", run.status != "learned"))
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -74,7 +79,7 @@ def _facts(run: Run) -> dict[str, str]:
     if n_kernels is not None:
         found["kernels learned"] = f"{n_kernels:,}"
     if n_kernels is not None and kept is not None:
-        beside = f"; {others:,} candidates beside them" if run.choice.get("mkl") else ""
+        beside = f"; {others:,} candidates beside them" if _by_mkl(run) else ""
         found["in the model"] = f"{kept:,} of these, {n_kernels - kept:,} dropped{beside}"
     if learned:
         found["metric"] = _metric_in_words(learned)

@@ -148,6 +148,13 @@ def test_other_metrics_are_named_and_drawn_if_there_is_one(learned_runs, metric)
     assert len(section.pictures) == (1 if metric is None else 2)
 
 
+def test_a_later_model_of_a_path_chooses_nothing_and_is_weighed_by_mkl(learned_runs):
+    run = read_run(learned_runs["mkl"])
+    section = learning_section(replace(run, record={**run.record, "choice": None}))
+    assert section.sentence == "The learned kernels were weighed by MKL."
+    assert section.tried == []
+
+
 def test_components_are_called_so(learned_runs):
     run = read_run(learned_runs["none"])
     section = learning_section(replace(run, record={**run.record, "learned": {**run.learned, "features": None}}))
