@@ -1,7 +1,8 @@
 """The stage between preparation and MKL: what a descent proposes, in the space of the prepared rows.
 
-The descent works on rows divided by one number, the root of their mean variance, so that its step lengths have no unit.
-What it proposes is taken back to the units of the rows: anchors, scales, a metric, and local predictors.
+The descent works on rows that are centred and divided by one number, the root of their mean variance: its step lengths
+have no unit, and single precision is enough for distances. What it proposes is taken back to the units of the rows:
+anchors, scales, a metric, and local predictors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
-from mllkm_scale.learn.batches import Batches, window_rows
+from mllkm_scale.learn.batches import Batches, Units, window_rows
 from mllkm_scale.learn.descent import BLOCK_ROWS, Descent, DescentState, first_machine
 from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import block_bytes
@@ -120,20 +121,17 @@ def learn_kernels(
     learning = np.flatnonzero(used)
     numbers = learning[random_rows(len(learning), max(_SAMPLE_ROWS, settings.n_kernels), rng)]
     sample = data.rows(numbers).astype(np.float64)[rng.permutation(len(numbers))]
-    spread = sample.std(axis=0)
-    unit = float(np.sqrt(np.mean(spread**2))) or 1.0
-    sample /= unit
+    spread, units = sample.std(axis=0), Units.of_sample(sample)
+    sample = units.of(sample)
     machine = first_machine(family, sample[:_SAMPLE_ROWS], sample, signs.shape[1], settings)
-    batches = Batches(data, signs, used, settings.batch_rows, unit, seed)
+    batches = Batches(data, signs, used, settings.batch_rows, units, seed)
     descent = Descent(machine, batches, settings, team)
     state = keeper.load()
     if state is not None:
         descent.resume(state)
     kept: tuple[Array, Array] | None = None
     if len(held):
-        rows = data.rows(held).astype(np.float32)
-        rows *= np.float32(1.0 / unit)
-        kept = rows, codes[held]
+        kept = units.of(data.rows(held)).astype(np.float32), codes[held]
 
     def ask() -> None:
         try:
@@ -150,17 +148,20 @@ def learn_kernels(
         keeper.save(descent.state)
         listener(epoch)
     error = None if kept is None else descent.state.best_error
-    return Learned(_in_units(descent.best, unit), spread, held, error, tuple(epochs))
+    return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
 
 
-def _in_units(machine: LearnedMachine, unit: float) -> LearnedMachine:
-    """The same function of rows that are not divided by `unit`, in double precision."""
+def _in_units(machine: LearnedMachine, units: Units) -> LearnedMachine:
+    """The same function of rows that are not in `units`, in double precision."""
     layout = machine.layout
     out = LearnedMachine(layout, machine.values.astype(np.float64))
-    out.anchors *= unit
-    out.log_gammas -= np.log(unit) * (1.0 if uses_plain_distance(layout.family.map) else 2.0)
+    out.anchors *= units.length
+    out.anchors += units.centre
+    out.log_gammas -= np.log(units.length) * (1.0 if uses_plain_distance(layout.family.map) else 2.0)
     table = out.predictors.reshape(layout.n_kernels, layout.n_outputs, layout.width)
-    table[:, :, :-1] /= unit
+    table[:, :, :-1] /= units.length
+    if not layout.family.componentwise:  # there, predictors are of z - c
+        table[:, :, -1] -= table[:, :, :-1] @ out.map(units.centre[None])[0]
     return out
 
 
@@ -169,8 +170,8 @@ def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSet
     most = 2 * settings.batch_rows
     blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
     window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
-    window += 8 * (layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
-    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (12 * layout.n_features + 8 * layout.n_outputs)
+    window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
+    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)
     sample = 3 * 8 * max(_SAMPLE_ROWS, layout.n_kernels) * layout.n_features
     parameters = layout.size * (4 * 6 + 8)
     return blocks + window + held + sample + parameters + n_rows
