@@ -60,7 +60,7 @@ class Learned:
     """A machine in the units of the prepared rows, and how it came about."""
 
     machine: LearnedMachine
-    spread: Array  # standard deviations of the features of the prepared rows
+    spread: Array  # standard deviations of the features of the prepared rows, about
     held: Array  # numbers of the rows that were held out
     held_error: float | None
     epochs: tuple[Epoch, ...]
@@ -80,8 +80,13 @@ class Learned:
 
     @property
     def kept_features(self) -> Array:
-        """Mask of the features that count: those whose spread has not vanished in the metric."""
-        return self.importance > _VANISHED
+        """Mask of the features that count: those whose spread has not vanished in the metric.
+
+        All of them where none has a spread, and of component-wise kernels, whose local bias is a mean over them.
+        """
+        kept = self.importance > _VANISHED
+        every = self.machine.layout.family.componentwise or not kept.any()
+        return np.ones_like(kept) if every else kept
 
 
 def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int = MOST_HELD) -> Array:
@@ -121,7 +126,7 @@ def learn_kernels(
     learning = np.flatnonzero(used)
     numbers = learning[random_rows(len(learning), max(_SAMPLE_ROWS, settings.n_kernels), rng)]
     sample = data.rows(numbers).astype(np.float64)[rng.permutation(len(numbers))]
-    spread, units = sample.std(axis=0), Units.of_sample(sample)
+    spread, units = _spread(sample, data), Units.of_sample(sample)
     sample = units.of(sample)
     machine = first_machine(family, sample[:_SAMPLE_ROWS], sample, signs.shape[1], settings)
     batches = Batches(data, signs, used, settings.batch_rows, units, seed)
@@ -149,6 +154,20 @@ def learn_kernels(
         listener(epoch)
     error = None if kept is None else descent.state.best_error
     return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
+
+
+def _spread(sample: Array, data: RowSource) -> Array:
+    """Standard deviations of a sample; those of all rows for features that are constant there, as rare ones may be."""
+    spread = np.asarray(sample.std(axis=0))
+    same = spread == 0
+    if same.any():
+        centre, squares, total = sample[0, same], np.zeros(same.sum()), np.zeros(same.sum())
+        for _, chunk in data.chunks():
+            offsets = chunk[:, same] - centre
+            total += offsets.sum(axis=0)
+            squares += np.einsum("ij,ij->j", offsets, offsets)
+        spread[same] = np.sqrt(np.maximum(squares / data.n_rows - (total / data.n_rows) ** 2, 0.0))
+    return spread
 
 
 def _in_units(machine: LearnedMachine, units: Units) -> LearnedMachine:
