@@ -161,6 +161,8 @@ def build_problem(
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:
     """The metric of rows with so many features; of a single one there is nothing to weigh."""
+    if isinstance(metric, int) and metric > n_features:
+        raise ParameterError(f"metric={metric}: the prepared rows have {n_features} features: give a smaller number")
     return None if n_features == 1 and not isinstance(metric, int) else metric
 
 
