@@ -150,8 +150,8 @@ def learn_kernels(
     epochs = []
     for epoch in descent.epochs(kept, ask):
         epochs.append(epoch)
+        listener(epoch)  # what is told of an epoch that was not saved is told again
         keeper.save(descent.state)
-        listener(epoch)
     error = None if kept is None else descent.state.best_error
     return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
 
