@@ -104,7 +104,7 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
-        anchor_spec(self.anchors)
+        self._check_learned()
         metric = self.metric
         known = metric is None or metric in ("diagonal", "full", "none")
         if not known and (not isinstance(metric, int | np.integer) or isinstance(metric, bool) or metric < 1):
@@ -127,6 +127,21 @@ class Params:
             raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one a core")
         _ = self.budget_bytes
         return self
+
+    def _check_learned(self) -> None:
+        """Refuse what cannot be done with learned kernels."""
+        if not anchor_spec(self.anchors).learned:
+            return
+        if self.strategy == "paper":
+            raise ParameterError(
+                f"strategy='paper' takes anchors from a grid, and anchors={self.anchors!r} are learned: use"
+                " strategy='working-sets', or anchors='all'"
+            )
+        if self.finish == "none" and self.local_bias == 0:
+            raise ParameterError(
+                "local_bias=0 with finish='none': a learned machine has local biases: give a positive one, or 'auto',"
+                " or use finish='mkl'"
+            )
 
 
 def _is_number(value: object) -> bool:
@@ -185,6 +200,8 @@ def checked(preset: str | None = None, **given: Any) -> Params:
         params = replace(params, normalize=None)
     if params.metric == "none":
         params = replace(params, metric=None)
+    if isinstance(params.metric, np.integer):
+        params = replace(params, metric=int(params.metric))
     return params.check()
 
 

@@ -24,7 +24,7 @@ from mllkm_scale import Dataset, Model, train
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, bumps, gamma_of_half_width
-from mllkm_scale.learn.batches import Batches
+from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
@@ -199,7 +199,9 @@ def draw_learned(path: Path) -> None:
     candidates = Z[:1500].astype(np.float64)
     machine = first_machine(Family("gaussian", False), candidates, candidates, 1, settings)
     signs = np.where(codes[:1500], 1.0, -1.0)[:, None]
-    batches = Batches(Dataset.from_arrays(Z[:1500]), signs, np.ones(1500, bool), settings.batch_rows, 1.0, seed=0)
+    batches = Batches(
+        Dataset.from_arrays(Z[:1500]), signs, np.ones(1500, bool), settings.batch_rows, Units(np.zeros(2), 1.0), seed=0
+    )
     descent = Descent(machine, batches, settings, Team(1))
     paths = [machine.anchors.copy()] + [descent.machine.anchors.copy() for _ in descent.epochs(None)]
     params = {"anchors": f"learned:{n_kernels}", "C": 1.0, "finish": "mkl", "n_jobs": 1}

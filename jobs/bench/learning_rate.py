@@ -22,7 +22,7 @@ from common import load, write
 from mllkm_scale import Dataset
 from mllkm_scale.data.labels import encode_labels, signs_of
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.learn.batches import Batches, Place
+from mllkm_scale.learn.batches import Batches, Place, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.learn.sizes import BLOCK_ROWS
@@ -77,9 +77,10 @@ def problems(rows: int) -> list[tuple[str, np.ndarray, np.ndarray]]:
 
 def measure(X: np.ndarray, signs: np.ndarray, n_kernels: int, repeats: int) -> dict[str, Any]:
     settings = learn_settings(10 * len(X), n_kernels, "diagonal", 0)
-    unit = float(np.sqrt(X.var(axis=0).mean()))
-    machine = first_machine(Family("gaussian"), X[:1000] / unit, X[:n_kernels] / unit, signs.shape[1], settings)
-    batches = Batches(Dataset.from_arrays(X), signs, np.ones(len(X), dtype=bool), settings.batch_rows, unit, 0)
+    units = Units.of_sample(X.astype(np.float64))
+    sample, used = units.of(X[: max(1000, n_kernels)]), np.ones(len(X), dtype=bool)
+    machine = first_machine(Family("gaussian"), sample[:1000], sample, signs.shape[1], settings)
+    batches = Batches(Dataset.from_arrays(X), signs, used, settings.batch_rows, units, 0)
     descent = Descent(machine, batches, settings, Team())
 
     def epoch(number: int) -> float:

@@ -29,22 +29,27 @@ class Checkpoint(Protocol):
 
 
 class OwnCheckpoint:
-    """Whether the checkpoint of the run folder is of this work, or still the one that it was to replace."""
+    """Whether a checkpoint or descent of the run folder is of this work, or still what it was to replace."""
 
     def __init__(self, run: Path, resumed: bool) -> None:
-        self._path, self._resumed = RunFolder(run).checkpoint, resumed
-        self._before = self._written()
+        folder = RunFolder(run)
+        self._paths, self._resumed = (folder.checkpoint, folder.learning), resumed
+        self._before = [_written(path) for path in self._paths]
 
     def is_ours(self) -> bool:
-        now = self._written()
-        return now is not None and (self._resumed or now != self._before)
+        return any(
+            now is not None and (self._resumed or now != before)
+            for now, before in zip(map(_written, self._paths), self._before, strict=True)
+        )
 
-    def _written(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
+
+def _written(path: Path) -> tuple[int, int] | None:
+    """Which file is there, and since when."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 @contextmanager

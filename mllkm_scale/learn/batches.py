@@ -17,9 +17,29 @@ from numpy.typing import NDArray
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.learn.sizes import window_rows
 
-__all__ = ["Batches", "Place"]
+__all__ = ["Batches", "Place", "Units"]
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of the descent, in which rows have the mean zero and the mean variance one."""
+
+    centre: Array  # (d,)
+    length: float
+
+    @classmethod
+    def of_sample(cls, sample: Array) -> Units:
+        """The units of some rows in double precision; where all are the same, their length is 1."""
+        length = float(np.sqrt(np.mean(sample.var(axis=0))))
+        return cls(sample.mean(axis=0), length or 1.0)
+
+    def of(self, rows: Array) -> Array:
+        """Rows in these units, in double precision."""
+        values: Array = rows - self.centre
+        values /= self.length
+        return values
 
 
 @dataclass(frozen=True, order=True)
@@ -32,11 +52,11 @@ class Place:
 
 
 class Batches:
-    """The rows of a source that are `used`, divided by `unit`, with their signs, in single precision."""
+    """The rows of a source that are `used`, in `units`, with their signs, in single precision."""
 
-    def __init__(self, source: RowSource, signs: Array, used: Array, batch_rows: int, unit: float, seed: int) -> None:
+    def __init__(self, source: RowSource, signs: Array, used: Array, batch_rows: int, units: Units, seed: int) -> None:
         self.source, self.signs, self.used = source, signs, used
-        self.batch_rows, self.unit, self.seed = batch_rows, unit, seed
+        self.batch_rows, self.units, self.seed = batch_rows, units, seed
         n, height = source.n_rows, source.chunk_rows
         self.n_chunks = -(-n // height)
         self.chunks_at_once = max(1, window_rows(n, height, source.n_features) // height)
@@ -86,9 +106,7 @@ class Batches:
         for chunk, rows in zip(chunks, picked, strict=True):
             first = int(chunk) * height
             values = self.source.part(first, min(first + height, n))
-            np.multiply(
-                values[rows - first], 1.0 / self.unit, out=self._rows[start : start + len(rows)], casting="same_kind"
-            )
+            self._rows[start : start + len(rows)] = self.units.of(values[rows - first])
             self._signs[start : start + len(rows)] = self.signs[rows]
             start += len(rows)
         return np.random.default_rng([self.seed, 12, epoch, window]).permutation(count)

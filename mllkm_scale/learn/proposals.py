@@ -1,7 +1,8 @@
 """The stage between preparation and MKL: what a descent proposes, in the space of the prepared rows.
 
-The descent works on rows divided by one number, the root of their mean variance, so that its step lengths have no unit.
-What it proposes is taken back to the units of the rows: anchors, scales, a metric, and local predictors.
+The descent works on rows that are centred and divided by one number, the root of their mean variance: its step lengths
+have no unit, and single precision is enough for distances. What it proposes is taken back to the units of the rows:
+anchors, scales, a metric, and local predictors.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
-from mllkm_scale.learn.batches import Batches
+from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, DescentState, first_machine
 from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.machine import LearnedMachine
@@ -57,7 +58,7 @@ class Learned:
     """A machine in the units of the prepared rows, and how it came about."""
 
     machine: LearnedMachine
-    spread: Array  # standard deviations of the features of the prepared rows
+    spread: Array  # standard deviations of the features of the prepared rows, about
     held: Array  # numbers of the rows that were held out
     held_error: float | None
     epochs: tuple[Epoch, ...]
@@ -77,8 +78,13 @@ class Learned:
 
     @property
     def kept_features(self) -> Array:
-        """Mask of the features that count: those whose spread has not vanished in the metric."""
-        return self.importance > _VANISHED
+        """Mask of the features that count: those whose spread has not vanished in the metric.
+
+        All of them where none has a spread, and of component-wise kernels, whose local bias is a mean over them.
+        """
+        kept = self.importance > _VANISHED
+        every = self.machine.layout.family.componentwise or not kept.any()
+        return np.ones_like(kept) if every else kept
 
 
 def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int = MOST_HELD) -> Array:
@@ -118,20 +124,17 @@ def learn_kernels(
     learning = np.flatnonzero(used)
     numbers = learning[random_rows(len(learning), max(SAMPLE_ROWS, settings.n_kernels), rng)]
     sample = data.rows(numbers).astype(np.float64)[rng.permutation(len(numbers))]
-    spread = sample.std(axis=0)
-    unit = float(np.sqrt(np.mean(spread**2))) or 1.0
-    sample /= unit
+    spread, units = _spread(sample, data), Units.of_sample(sample)
+    sample = units.of(sample)
     machine = first_machine(family, sample[:SAMPLE_ROWS], sample, signs.shape[1], settings)
-    batches = Batches(data, signs, used, settings.batch_rows, unit, seed)
+    batches = Batches(data, signs, used, settings.batch_rows, units, seed)
     descent = Descent(machine, batches, settings, team)
     state = keeper.load()
     if state is not None:
         descent.resume(state)
     kept: tuple[Array, Array] | None = None
     if len(held):
-        rows = data.rows(held).astype(np.float32)
-        rows *= np.float32(1.0 / unit)
-        kept = rows, codes[held]
+        kept = units.of(data.rows(held)).astype(np.float32), codes[held]
 
     def ask() -> None:
         try:
@@ -145,18 +148,35 @@ def learn_kernels(
     epochs = []
     for epoch in descent.epochs(kept, ask):
         epochs.append(epoch)
+        listener(epoch)  # what is told of an epoch that was not saved is told again
         keeper.save(descent.state)
-        listener(epoch)
     error = None if kept is None else descent.state.best_error
-    return Learned(_in_units(descent.best, unit), spread, held, error, tuple(epochs))
+    return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
 
 
-def _in_units(machine: LearnedMachine, unit: float) -> LearnedMachine:
-    """The same function of rows that are not divided by `unit`, in double precision."""
+def _spread(sample: Array, data: RowSource) -> Array:
+    """Standard deviations of a sample; those of all rows for features that are constant there, as rare ones may be."""
+    spread = np.asarray(sample.std(axis=0))
+    same = spread == 0
+    if same.any():
+        centre, squares, total = sample[0, same], np.zeros(same.sum()), np.zeros(same.sum())
+        for _, chunk in data.chunks():
+            offsets = chunk[:, same] - centre
+            total += offsets.sum(axis=0)
+            squares += np.einsum("ij,ij->j", offsets, offsets)
+        spread[same] = np.sqrt(np.maximum(squares / data.n_rows - (total / data.n_rows) ** 2, 0.0))
+    return spread
+
+
+def _in_units(machine: LearnedMachine, units: Units) -> LearnedMachine:
+    """The same function of rows that are not in `units`, in double precision."""
     layout = machine.layout
     out = LearnedMachine(layout, machine.values.astype(np.float64))
-    out.anchors *= unit
-    out.log_gammas -= np.log(unit) * (1.0 if uses_plain_distance(layout.family.map) else 2.0)
+    out.anchors *= units.length
+    out.anchors += units.centre
+    out.log_gammas -= np.log(units.length) * (1.0 if uses_plain_distance(layout.family.map) else 2.0)
     table = out.predictors.reshape(layout.n_kernels, layout.n_outputs, layout.width)
-    table[:, :, :-1] /= unit
+    table[:, :, :-1] /= units.length
+    if not layout.family.componentwise:  # there, predictors are of z - c
+        table[:, :, -1] -= table[:, :, :-1] @ out.map(units.centre[None])[0]
     return out

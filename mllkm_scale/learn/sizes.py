@@ -38,8 +38,8 @@ def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSet
     most = 2 * settings.batch_rows
     blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
     window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
-    window += 8 * (layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
-    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (12 * layout.n_features + 8 * layout.n_outputs)
+    window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
+    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)
     sample = 3 * 8 * max(SAMPLE_ROWS, layout.n_kernels) * layout.n_features
     parameters = layout.size * (4 * 6 + 8)
     return blocks + window + held + sample + parameters + n_rows

@@ -3,7 +3,7 @@
     Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
     kernel_counts    from the largest on: the machine is trained once, then keeps ever fewer of its kernels
 
-Data are prepared once. Every model has a certificate of its own over all candidate kernels.
+Data are prepared once, and kernels learned once. Every model has a certificate of its own over all candidate kernels.
 """
 
 from __future__ import annotations
@@ -174,8 +174,10 @@ class PathTraining:
 
     def run(self, dataset: Dataset) -> PathResult:
         shared = replace(self.params, C=1.0) if self.values.parameter == "C" else self.params
-        problem = build_problem(dataset, shared, self.plan, self.listener, self.crew, self.poll)
+        problem = build_problem(dataset, shared, self.plan, self.listener, self.crew, self.poll, self.team)
         try:
+            if problem.learned is not None:
+                problem = self.weighed(problem, dataset)
             values = self.values.resolved(problem.data.n_features)
             if self.folder is not None:
                 self.folder.begin(
@@ -191,6 +193,17 @@ class PathTraining:
         finally:
             problem.close()
         return PathResult(tuple(self.points), tuple(self.models))
+
+    def weighed(self, problem: Problem, dataset: Dataset) -> Problem:
+        """With learned kernels all models are weighed by MKL, and C is chosen once, if it is to be."""
+        self.params = replace(self.params, finish="mkl")
+        if self.values.parameter == "C":
+            return problem
+        training = Training(self.params, self.plan, self.team, self.listener, None, self.should_stop, self.ending)
+        training.crew = self.crew
+        C = training.choose(problem, dataset).C
+        self.params = replace(self.params, C=C)
+        return replace(problem, C=C)
 
     def at(self, problem: Problem, value: float) -> Problem:
         """The problem of a point: its C, and a fingerprint that stands for the points before it, too."""

@@ -117,7 +117,8 @@ def choose(
     own = balancing_C(problem, margins)
     if params.finish == "none":
         return Choice(fixed or own, False, "as asked for")
-    if params.finish == "auto":
+    stands = problem.grid.family.local_bias > 0  # whether the learned machine, which has local biases, is one of ours
+    if params.finish == "auto" and stands:
         flops = mkl_flops(problem)
         if flops > DEAR_FLOPS:
             reason = f"MKL is too dear for {problem.data.n_rows:,} rows: about {flops:.0e} multiply-adds"
@@ -135,7 +136,7 @@ def choose(
         learned_error = sum(_learned_mistakes(trial) for trial in trials) / n_held
     Cs = tuple(sorted(errors))
     told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
-    if params.finish == "auto" and learned_error < errors[best]:
+    if params.finish == "auto" and stands and learned_error < errors[best]:
         reason = f"better on held-out rows, {100 * learned_error:.2f} % error against {100 * errors[best]:.2f} % by MKL"
         return Choice(own, False, reason, Cs, told, learned_error)
     reason = f"weighed by MKL; C = {best:g} by {100 * errors[best]:.2f} % error on held-out rows"

@@ -88,13 +88,13 @@ class RunFolder:
         Raises
         ------
         ParameterError
-            If the folder holds a model or a checkpoint and `overwrite` is not set.
+            If the folder holds a model, a checkpoint or a descent, and `overwrite` is not set.
         ScratchError
             If the folder cannot be written, or another process trains in it.
         """
         folder = cls(path)
         with folder._opening():
-            found = [file.name for file in (folder.model, folder.checkpoint) if file.exists()]
+            found = [file.name for file in (folder.model, folder.checkpoint, folder.learning) if file.exists()]
             if found and not overwrite:
                 raise ParameterError(
                     f"{folder.path} already holds {' and '.join(found)}: continue that training with --resume"

@@ -110,7 +110,7 @@ def build_problem(
     data = prepared(preprocessor)
     poll()
     seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
-    spec, learned, record = anchor_spec(params.anchors), None, None
+    spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         settings = learn_settings(data.n_rows, count, _metric(params.metric, data.n_features), seed)
@@ -123,7 +123,7 @@ def build_problem(
             settings,
             team or Team(),
             hold_out=data.n_rows > FOLD_ROWS,
-            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed), seed),
+            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed, count), seed),
             listener=listener,
             poll=poll,
         )
@@ -158,12 +158,14 @@ def build_problem(
             )
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
-    fingerprint = _fingerprint(params, data, signs, seed)
+    fingerprint = _fingerprint(params, data, signs, seed, count)
     return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:
     """The metric of rows with so many features; of a single one there is nothing to weigh."""
+    if isinstance(metric, int) and metric > n_features:
+        raise ParameterError(f"metric={metric}: the prepared rows have {n_features} features: give a smaller number")
     return None if n_features == 1 and not isinstance(metric, int) else metric
 
 
@@ -191,13 +193,16 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
     return crew.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
-def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int) -> str:
-    """Names the problem: the same for the same prepared data and the same parameters that shape the result."""
+def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int, n_learned: int) -> str:
+    """Names the problem: the same for the same prepared data and the same parameters that shape the result.
+
+    `max_kernels` shapes it where it bounds the number of kernels that are learned.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for name, value in sorted(vars(params).items()):
         if name not in _RESULT_FREE:
             digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
-    digest.update(f"seed={seed};{data.n_rows}x{data.n_features};".encode())
+    digest.update(f"seed={seed};{data.n_rows}x{data.n_features};learned={n_learned};".encode())
     digest.update(np.packbits(signs > 0).tobytes())
     for _, chunk in data.chunks():
         digest.update(np.ascontiguousarray(chunk).data)

@@ -125,13 +125,14 @@ class Training:
         self.choice: Choice | None = None  # how learned kernels are gone on with
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
-        self._begun = False
+        self._begun = self._keeps_descent = False
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
         def keeping(fingerprint: str, seed: int) -> Keeper:
             self.begin_folder(dataset, resume)
             if self.folder is None:
                 return NothingKept()
+            self._keeps_descent = True
             file = LearningFile(self.folder.learning, fingerprint, seed, resume)
             state = file.load()
             self.folder.epochs.cut(0 if state is None else state.place.epoch)
@@ -294,11 +295,9 @@ class Training:
         """Called often while a round is under way."""
         if self.should_stop is not None and self.should_stop():
             done = sum(state.round for state in self.states)
-            kept = "no round had ended"
+            kept = "what was learned so far is kept" if self._keeps_descent else "no round had ended"
             if self.folder and done:
                 kept = f"the checkpoint of round {done} is kept"
-            elif self.folder and self.folder.learning.exists():
-                kept = "what was learned so far is kept"
             raise InterruptedTraining(f"training was interrupted: {kept}")
 
     def report(self, problem: Problem, certificate: Certificate) -> None:

@@ -11,7 +11,7 @@ from mllkm_scale.kernels import normalisation
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.kernels.normalisation import MIN_REACH, largest_diagonal, trace_scales
+from mllkm_scale.kernels.normalisation import MIN_REACH, largest_diagonal, list_scales, trace_scales
 from mllkm_scale.team import Team
 
 
@@ -91,3 +91,38 @@ def test_an_anchor_far_from_all_samples_is_excluded_though_it_reaches_them_equal
     scales = trace_scales(Family(map), anchors, np.array([0.5]), sample)
     assert scales[0, 0] > 0
     assert scales[1, 0] == 0
+
+
+@pytest.mark.parametrize("map", MAPS)
+@pytest.mark.parametrize("componentwise", [False, True])
+def test_scales_of_a_list_are_one_over_the_mean_diagonal_bounded_for_kernels_of_small_reach(
+    monkeypatch, mkl_reference, small_problem, map, componentwise
+):
+    X, _ = small_problem("breast_cancer", 50)
+    X = X[:, :5].astype(np.float32)
+    family, rng = Family(map, componentwise, 0.5), np.random.default_rng(0)
+    anchors = X[:30] + 0.1 * rng.normal(size=(30, 5))
+    gammas = np.geomspace(0.01, 60.0, 30)
+    anchors[3] += 1e6  # reaches nothing
+    u = np.array(
+        [
+            (
+                mkl_reference.kernel_features(X, anchor, gamma, map=map, componentwise=componentwise, local_bias=0.5)
+                ** 2
+            ).sum(axis=1)
+            for anchor, gamma in zip(anchors, gammas, strict=True)
+        ]
+    ).T
+    total = np.maximum(u.sum(axis=0), MIN_REACH * u.max(axis=0))
+    expected = np.divide(50, total, where=total > 0, out=np.zeros(30))
+    scales = list_scales(family, anchors, gammas, X)
+    assert scales[3] == 0.0
+    np.testing.assert_allclose(scales, expected, rtol=1e-6)
+    diagonals = family.kernels(anchors, gammas, scales).diagonals(X.astype(np.float64))
+    assert diagonals.mean(axis=0).max() <= 1.0 + 1e-9
+    assert diagonals.max() <= 50 / MIN_REACH * (1 + 1e-9)
+    few = (u.sum(axis=0) < MIN_REACH * u.max(axis=0)) & (total > 0)
+    assert few.any()
+    assert (~few & (total > 0)).any()
+    monkeypatch.setattr(normalisation, "_BLOCK_BYTES", 8 * 50 * 6 * 4)  # a few kernels at once
+    np.testing.assert_allclose(list_scales(family, anchors, gammas, X), scales, rtol=1e-12)
