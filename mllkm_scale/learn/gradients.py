@@ -81,18 +81,17 @@ class Block(ABC):
         machine.map(machine.anchors, out=self.C)
         return Z
 
-    def _through_metric(self, machine: LearnedMachine, X: Array, Z: Array, dZ: Array) -> None:
-        """From dL/dZ of some rows and dL/dC to the derivatives by anchors and metric."""
+    def _through_metric(self, machine: LearnedMachine, X: Array, active: Array, Z: Array, dZ: Array) -> None:
+        """From dL/dZ of the active rows and dL/dC to the derivatives by anchors and metric."""
         if machine.metric is None or self.d_metric is None:
             self.d_anchors[:] = self.dC
         elif machine.layout.linear:
-            np.matmul(dZ.T, X, out=self.d_metric)
+            np.matmul(dZ.T, X[active], out=self.d_metric)
             self.d_metric += self.dC.T @ machine.anchors
             np.matmul(self.dC, machine.metric, out=self.d_anchors)
         else:
-            np.einsum("ij,ij->j", dZ, Z, out=self.d_metric)
-            self.d_metric += np.einsum("ij,ij->j", self.dC, self.C)
-            np.multiply(self.dC, np.exp(machine.metric), out=self.d_anchors)
+            factors = np.exp(machine.metric)
+            loops.scaling_gradients(dZ, Z, self.dC, self.C, factors, self.d_anchors, self.d_metric)
 
 
 class GlobalBlock(Block):
@@ -130,11 +129,10 @@ class GlobalBlock(Block):
         loops.bump_gradients(dH, H, E, machine.gammas, self.root, self.falls, rows, self.column_sums, self.d_log)
         D, z, dz = dH, self.Z[active, :-1], dZ[:, :-1]
         np.matmul(D.T, z, out=self.dC)
-        self.dC -= self.column_sums[:, None] * self.C
-        self.dC *= -2.0
+        loops.point_gradients(self.dC, self.column_sums, self.C, self.dC, False)
         np.matmul(D, self.C, out=self.DC[:a])
-        dz += 2.0 * (rows[:, None] * z - self.DC[:a])
-        self._through_metric(machine, X[active], z, dz)
+        loops.point_gradients(self.DC[:a], rows, z, dz, True)
+        self._through_metric(machine, X, active, z, dz)
 
 
 class ComponentBlock(Block):
@@ -168,7 +166,7 @@ class ComponentBlock(Block):
         if dropout is not None:
             d_features *= dropout[:, None]
         loops.component_gradients(d_features, z, self.C, machine.gammas, self.root, self.falls, dz, self.dC, self.d_log)
-        self._through_metric(machine, X[active], z, dz)
+        self._through_metric(machine, X, active, z, dz)
 
 
 def make_block(layout: Layout, height: int, dtype: DTypeLike = np.float32) -> Block:

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 
 from mllkm_scale.scan.fast_bumps import exp2_single
 
-__all__ = ["adam_step", "bump_gradients", "component_features", "component_gradients", "gather", "hinge", "set_bumps"]
+__all__ = [
+    "adam_step",
+    "bump_gradients",
+    "component_features",
+    "component_gradients",
+    "gather",
+    "hinge",
+    "point_gradients",
+    "scaling_gradients",
+    "set_bumps",
+]
 
 Array = NDArray[Any]
 
@@ -141,6 +151,29 @@ def bump_gradients(
             total += d
             columns[j] += d
         rows[i] = total
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def point_gradients(products: Array, sums: Array, points: Array, out: Array, add: bool) -> None:
+    """dL/dz or dL/dc through the distances, 2 (sum_m D z - D C), from D C and the sums of D; added to `out` or set."""
+    two = points.dtype.type(2.0)
+    for i in range(points.shape[0]):
+        for l in range(points.shape[1]):
+            value = two * (sums[i] * points[i, l] - products[i, l])
+            out[i, l] = out[i, l] + value if add else value
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_SUMS)
+def scaling_gradients(dZ: Array, Z: Array, dC: Array, C: Array, factors: Array, d_anchors: Array, d_log: Array) -> None:
+    """From dL/dZ and dL/dC to the derivatives by the anchors and by the logarithms of the factors of a scaling."""
+    d_log[:] = 0
+    for i in range(Z.shape[0]):
+        for l in range(Z.shape[1]):
+            d_log[l] += dZ[i, l] * Z[i, l]
+    for m in range(C.shape[0]):
+        for l in range(C.shape[1]):
+            d_log[l] += dC[m, l] * C[m, l]
+            d_anchors[m, l] = dC[m, l] * factors[l]
 
 
 @numba.njit(cache=True, nogil=True)
