@@ -105,7 +105,7 @@ def test_a_descent_stopped_after_any_steps_goes_on_to_the_same_bits(descent_of, 
 
         try:
             for epoch in descent.epochs(held, poll):
-                heard.append((epoch.number, epoch.loss, epoch.held_error))
+                heard.append((epoch.number, epoch.loss, epoch.held_error))  # noqa: PERF401 - up to a stop
         except Stopped:
             arrays = {name: np.array(values) for name, values in descent.state.to_arrays().items()}
         else:
@@ -135,9 +135,7 @@ def adam_twin(values, gradients, mean, square, rate, ridge, rule, t):
     return values - rate * (mean / bias[0]) / (np.sqrt(square / bias[1]) + rule[2]), mean, square
 
 
-@given(
-    st.integers(0, 2**31), st.integers(1, 50), st.integers(1, 4), st.sampled_from([0.0, 0.1]), st.integers(1, 1000)
-)
+@given(st.integers(0, 2**31), st.integers(1, 50), st.integers(1, 4), st.sampled_from([0.0, 0.1]), st.integers(1, 1000))
 def test_a_step_of_adam_is_that_of_its_numpy_twin(seed, size, blocks, ridge, t):
     rng = np.random.default_rng(seed)
     values, mean = rng.normal(size=size), rng.normal(size=size)

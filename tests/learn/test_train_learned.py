@@ -1,4 +1,4 @@
-"""Training with learned kernels: certificates by brute force over all candidates, bits, and what is saved and exported."""
+"""Training with learned kernels: certificates by brute force over all candidates, the same bits, what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from mllkm_scale import Dataset, MLLKMClassifier, load_model, train, train_path
 from mllkm_scale.errors import CheckpointError, InterruptedTraining, ParameterError
-from mllkm_scale.run import training as training_module
+from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.training import Training
 
 QUICK = {"anchors": "learned:8", "C": 1.0, "tol": 0.02, "n_jobs": 1}
@@ -40,7 +40,7 @@ def problems(monkeypatch):
         seen.append(problem)
         return run_on(training, problem, dataset, resume)
 
-    monkeypatch.setattr(training_module.Training, "run_on", watched)
+    monkeypatch.setattr(Training, "run_on", watched)
     return seen
 
 
@@ -203,13 +203,14 @@ def test_a_training_interrupted_anywhere_resumes_to_the_same_bits(tmp_path, data
     assert [epoch["loss"] for epoch in parts] == [epoch["loss"] for epoch in whole]
 
 
+class Killed(BaseException):
+    """Ends a training where it stands, as a kill does."""
+
+
 @pytest.mark.parametrize("phase", ["choose", "train"])
 def test_a_training_that_ends_between_learning_and_the_first_round_is_resumed(tmp_path, data, phase):
     dataset, settings = Dataset.from_arrays(*data[3]), QUICK | {"finish": "mkl"}
     train(dataset, run_dir=tmp_path / "whole", **settings)
-
-    class Killed(BaseException):
-        pass
 
     def die(event):
         if getattr(event, "name", "") == phase:
@@ -224,44 +225,29 @@ def test_a_training_that_ends_between_learning_and_the_first_round_is_resumed(tm
     assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
 
 
-def test_a_training_killed_while_an_epoch_is_told_has_each_epoch_once_in_the_end(tmp_path, data):
+def test_an_epoch_that_was_told_or_saved_when_the_training_was_killed_is_there_once(tmp_path, data, monkeypatch):
     dataset, settings = Dataset.from_arrays(*data[2]), QUICK | {"finish": "none"}
 
-    class Killed(BaseException):
-        pass
+    def die(event):
+        if type(event).__name__ == "Epoch" and event.number == 3:
+            raise Killed
 
-    for number, before_it in ((3, True), (7, False)):
+    with pytest.raises(Killed):
+        train(dataset, run_dir=tmp_path / "run", listener=die, **settings)
+    save = LearningFile.save
 
-        def die(event, number=number):
-            if type(event).__name__ == "Epoch" and event.number == number:
-                raise Killed
+    def dying(file, state):
+        if state.place.epoch == 7:
+            raise Killed
+        save(file, state)
 
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            if not before_it:
-                patch.setattr("mllkm_scale.run.learning_file.LearningFile.save", _dies_in(7, Killed))
-            train(
-                dataset,
-                run_dir=tmp_path / "run",
-                resume=number > 3,
-                listener=die if before_it else None,
-                **settings,
-            )
+    monkeypatch.setattr(LearningFile, "save", dying)
+    with pytest.raises(Killed):
+        train(dataset, run_dir=tmp_path / "run", resume=True, **settings)
+    monkeypatch.setattr(LearningFile, "save", save)
     train(dataset, run_dir=tmp_path / "run", resume=True, **settings)
     lines = (tmp_path / "run" / "learning.jsonl").read_text().splitlines()
     assert [json.loads(line)["number"] for line in lines] == list(range(1, 21))
-
-
-def _dies_in(epoch, error):
-    from mllkm_scale.run.learning_file import LearningFile
-
-    save = LearningFile.save
-
-    def dying(self, state):
-        if state.place.epoch == epoch:
-            raise error
-        save(self, state)
-
-    return dying
 
 
 def test_a_random_seed_is_the_same_after_a_resume(tmp_path, data):

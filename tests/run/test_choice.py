@@ -213,7 +213,9 @@ def test_for_the_balancing_c_no_other_length_of_the_machine_has_a_smaller_p(wine
     params = resolve(anchors="learned:6", n_jobs=1, C=1.0)
     problem = build_problem(wine, params, make_plan(wine, params), lambda event: None, ThreadCrew(), team=Team())
     learned = problem.learned
-    problem = replace(problem, learned=replace(learned, coef=scale * learned.coef, local_coef=scale * learned.local_coef))
+    problem = replace(
+        problem, learned=replace(learned, coef=scale * learned.coef, local_coef=scale * learned.local_coef)
+    )
     margins = learned_margins(problem, ThreadCrew())
     monkeypatch.setattr(module, "CS", (1e-9, 1e9))
     C, norm = balancing_C(problem, margins), problem.learned.norms().sum()
