@@ -85,7 +85,9 @@ def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iter
     floors *= _SPREAD * duals.sum() / floors.sum()
     duals = np.minimum(np.maximum(duals, floors), (1.0 - _SPREAD) * C)
     if problem.held is None:
-        duals *= min(1.0, float(duals.sum() / problem.forms(duals).max()))
+        total, largest = float(duals.sum()), float(problem.forms(duals).max())
+        if largest > total:  # and it is zero where samples cannot be told apart
+            duals *= total / largest
     U, q = problem.moments(duals)
     excess, product = U @ weights - 1.0, float(duals.mean())
     lower, upper = np.maximum(product / duals, excess), np.maximum(product / (C - duals), -excess)

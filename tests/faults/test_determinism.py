@@ -32,6 +32,7 @@ OPTIONS = [
     {"n_components": 4, "componentwise": True, "normalize": None},
     {"tol": 5e-4},
     {"max_kernels": 10},
+    {"anchors": "learned:10+all", "C": 1.0, "finish": "mkl"},
 ]
 
 
@@ -51,6 +52,22 @@ def test_arrays_under_an_active_client_give_the_bits_of_a_training_without(farm,
     assert machine.history_[0]["n_workers"] == 2
     assert np.array_equal(machine.duals_, duals)
     assert (tmp_path / "cluster.mllkm").read_bytes() == (tmp_path / "alone.mllkm").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:training ended by max_rounds")
+@pytest.mark.parametrize(
+    ("finish", "fold_rows"), [("mkl", 20_000), ("mkl", 50), ("none", 50)], ids=["folds", "held-out", "none"]
+)
+def test_learned_kernels_are_finished_with_a_worker_as_without(
+    farm, client, data, tmp_path, trained, monkeypatch, finish, fold_rows
+):
+    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 10)
+    for module in ("choice", "problem"):
+        monkeypatch.setattr(f"mllkm_scale.run.{module}.FOLD_ROWS", fold_rows)
+    farm.scale(client, 1)
+    settings = {"anchors": "learned:10", "finish": finish, "max_rounds": 1, "n_components": 8}
+    alone = trained(data, tmp_path / "alone", **settings)
+    assert trained(data, tmp_path / "run", client=client, **settings) == alone
 
 
 def test_a_training_may_change_between_threads_and_workers_at_every_resume(farm, client, data, tmp_path, reference):
