@@ -52,6 +52,8 @@ bench: setup
 	$(BIN)/python jobs/bench/startup.py
 	$(BIN)/python jobs/bench/component.py
 	$(BIN)/python jobs/bench/additive.py
+	$(BIN)/python jobs/bench/learned.py
+	$(BIN)/python jobs/bench/learning_rate.py
 	$(BIN)/python jobs/bench/path.py
 	$(BIN)/python jobs/bench/serving.py
 	$(BIN)/python jobs/bench/export.py
