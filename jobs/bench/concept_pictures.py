@@ -1,6 +1,6 @@
 """Pictures of docs/concepts.md and docs/budget.md: kernels and machines on banana, certificates and budgets on USPS.
 
-    python jobs/bench/concept_pictures.py [--pictures kernel maps certificate budget] [--out docs/images]
+    python jobs/bench/concept_pictures.py [--pictures kernel maps learned certificate budget] [--out docs/images]
 
 Everything drawn is computed by the package: machines are trained, plans are made, peaks are measured. Data are read as
 by the benchmark jobs (MLLKM_DATA, or fetched).
@@ -21,20 +21,32 @@ import numpy as np
 from common import ROOT, load, write_hdf5
 
 from mllkm_scale import Dataset, Model, train
+from mllkm_scale.data import Preprocessor
+from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, bumps, gamma_of_half_width
+from mllkm_scale.learn.batches import Batches, Units
+from mllkm_scale.learn.descent import Descent, first_machine
+from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.team import Team
 
 TINTS = ("#c9c9c9", "#e3e3e3", "#f4a582", "#fddbc7", "#92c5de", "#2166ac", "#d9e8f3")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    drawings = {"kernel": draw_kernel, "maps": draw_maps, "certificate": draw_certificate, "budget": draw_budget}
+    drawings = {
+        "kernel": draw_kernel,
+        "maps": draw_maps,
+        "learned": draw_learned,
+        "certificate": draw_certificate,
+        "budget": draw_budget,
+    }
     parser.add_argument("--pictures", nargs="+", choices=drawings, default=list(drawings))
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
     arguments = parser.parse_args()
     for name in arguments.pictures:
-        path = arguments.out / f"concept-{name}.png"
+        path = arguments.out / ("learned-anchors.png" if name == "learned" else f"concept-{name}.png")
         drawings[name](path)
         print(f"{path} ({path.stat().st_size / 1000:.0f} kB)")
 
@@ -168,6 +180,57 @@ def draw_maps(path: Path) -> None:
         _shade(axis, grid, values, (0, 1.15), "Blues")
         axis.plot(0, 0, "o", color="black", ms=4)
         axis.set(title=title, xticks=[], yticks=[], xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
+    save(figure, path)
+
+
+@styled
+def draw_learned(path: Path) -> None:
+    """Anchors of a descent on banana: where they start, how they move, and what MKL makes of them."""
+    from matplotlib.figure import Figure
+
+    banana, n_kernels = load("banana"), 24
+    rows = np.random.default_rng(0).permutation(len(banana["y"]))
+    X, y = banana["X"][rows], banana["y"][rows]
+    codes = y == y.max()
+    data = Dataset.from_arrays(X[:1500], y[:1500])
+    preprocessor = Preprocessor.fit(data)
+    Z = preprocessor.transform(X, np.float32)
+    settings = learn_settings(1500, n_kernels, "diagonal", seed=0)
+    candidates = Z[:1500].astype(np.float64)
+    machine = first_machine(Family("gaussian", False), candidates, candidates, 1, settings)
+    signs = np.where(codes[:1500], 1.0, -1.0)[:, None]
+    batches = Batches(
+        Dataset.from_arrays(Z[:1500]), signs, np.ones(1500, bool), settings.batch_rows, Units(np.zeros(2), 1.0), seed=0
+    )
+    descent = Descent(machine, batches, settings, Team(1))
+    paths = [machine.anchors.copy()] + [descent.machine.anchors.copy() for _ in descent.epochs(None)]
+    params = {"anchors": f"learned:{n_kernels}", "C": 1.0, "finish": "mkl", "n_jobs": 1}
+    model = train(data, **params).model
+    grid, extent = plane()
+    wrong = [
+        np.mean((descent.decide(Z[1500:])[:, 0] > 0) != codes[1500:]),
+        np.mean(model.predict(X[1500:]) != y[1500:]),
+    ]
+
+    figure = Figure(figsize=(7.2, 2.65))
+    start, moved, weighed = figure.subplots(1, 3)
+    _samples(start, Z[:1500], codes[:1500])
+    start.plot(*paths[0].T, "o", color="black", ms=3.5, mec="white", mew=0.5)
+    start.set_title(f"start: {n_kernels} anchors on samples")
+    _shade(moved, grid, descent.decide(grid.astype(np.float32))[:, 0].astype(np.float64), (-3, 3), "RdBu")
+    for kernel in range(n_kernels):
+        moved.plot(*np.array([anchors[kernel] for anchors in paths]).T, color="black", lw=0.6, alpha=0.7)
+    moved.plot(*paths[0].T, "o", color="white", ms=2.5, mec="black", mew=0.5)
+    moved.plot(*paths[-1].T, "o", color="black", ms=3.5, mec="white", mew=0.5)
+    moved.set_title(f"after {settings.epochs} epochs: {100 * wrong[0]:.1f} % test error")
+    raw = grid / preprocessor.scaling.factor + preprocessor.scaling.offset
+    _shade(weighed, grid, model.decision_function(raw), (-3, 3), "RdBu")
+    kept = preprocessor.transform(model.preprocessor.invert(model.anchors))
+    weighed.scatter(*kept.T, s=4 + 160 * model.weights, color="black", edgecolor="white", lw=0.5, zorder=3)
+    weighed.set_title(f"MKL: {model.n_kernels} kernels, {100 * wrong[1]:.1f} % test error")
+    for axis in (start, moved, weighed):
+        axis.set(xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:], aspect="equal")
+        axis.spines[:].set_visible(True)
     save(figure, path)
 
 

@@ -15,18 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.grid import RowSource
+from mllkm_scale.learn.sizes import window_rows
 
-__all__ = ["Batches", "Place", "Units", "window_rows"]
+__all__ = ["Batches", "Place", "Units"]
 
 Array = NDArray[Any]
-
-WINDOW_BYTES = 64 << 20  # of the rows of a window, in single precision
-
-
-def window_rows(n_rows: int, chunk_rows: int, n_features: int) -> int:
-    """Rows of a window, at most: whole chunks of at most `WINDOW_BYTES`, or one chunk."""
-    chunks = max(1, WINDOW_BYTES // (4 * n_features * chunk_rows))
-    return min(n_rows, chunks * chunk_rows)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_step
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
+from mllkm_scale.learn.sizes import BLOCK_ROWS
 from mllkm_scale.team import Team
 
-__all__ = ["BLOCK_ROWS", "Descent", "DescentState", "first_machine"]
+__all__ = ["Descent", "DescentState", "first_machine"]
 
 Array = NDArray[Any]
 
-BLOCK_ROWS = 128
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
 
 
@@ -125,6 +125,7 @@ class Descent:
         self.state = DescentState(Place(), machine.values, zeros, zeros.copy())
         products = layout.n_mapped * (2 if layout.linear else 1) + 3 * layout.n_outputs * layout.width
         self._shares = BLOCK_ROWS * layout.n_kernels * products >= _SHARED_FLOPS
+        self._runs = layout.runs
         self._n_steps = settings.epochs * batches.steps_per_epoch
 
     def resume(self, state: DescentState) -> None:
@@ -179,11 +180,13 @@ class Descent:
         state.steps += 1
         length = settings.step_length(min(1.0, state.steps / self._n_steps))
         rule = np.array([*settings.decays, settings.floor])
-        for name, run in self.machine.layout.runs.items():
+        total = self._gradients[0]
+        for gradients in self._gradients[1 : len(parts)]:
+            total += gradients
+        for name, run in self._runs.items():
             rate = (settings.metric_rate if name == "metric" else settings.rate) * length
             ridge = settings.ridge if name == "predictors" else 0.0
-            gradients = self._gradients[: len(parts), run]
-            adam_step(state.values[run], gradients, state.mean[run], state.square[run], rate, ridge, rule, state.steps)
+            adam_step(state.values[run], total[run], state.mean[run], state.square[run], rate, ridge, rule, state.steps)
 
     def _draw_dropout(self) -> Array | None:
         """Factors of the bumps in this step: a share of the kernels is left out, and the others stand in for them."""

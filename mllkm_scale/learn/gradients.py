@@ -23,7 +23,7 @@ from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 from mllkm_scale.learn import loops
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 
-__all__ = ["Block", "block_bytes", "make_block"]
+__all__ = ["Block", "make_block"]
 
 Array = NDArray[Any]
 
@@ -174,16 +174,3 @@ class ComponentBlock(Block):
 def make_block(layout: Layout, height: int, dtype: DTypeLike = np.float32) -> Block:
     """A block of the form that the family has."""
     return (ComponentBlock if layout.family.componentwise else GlobalBlock)(layout, height, dtype)
-
-
-def block_bytes(layout: Layout, height: int, itemsize: int = 4) -> int:
-    """Memory of a block, with what a step gathers of the active rows."""
-    s, K, width = layout.n_kernels, layout.n_outputs, layout.width
-    if layout.family.componentwise:
-        rows = height * (3 * s * width)
-        rest = 2 * s * K * width
-    else:
-        rows = height * (5 * s + 2 * K * width + 2 * width)
-        rest = s
-    rows += height * (4 * width + 2 * K + layout.n_features)
-    return itemsize * (layout.size + rows + rest + 4 * s * width)

@@ -195,7 +195,7 @@ def component_gradients(
 def adam_step(
     values: Array, gradients: Array, mean: Array, square: Array, rate: float, ridge: float, rule: Array, t: int
 ) -> None:
-    """Adam on a run of parameters; `gradients` (blocks, size) are added up in the order of the blocks.
+    """Adam on a run of parameters.
 
     `rule` holds the decays of the two moments, and what is added to the root of the second.
     """
@@ -205,9 +205,7 @@ def adam_step(
     step, unbias = real(rate / (1.0 - rule[0] ** t)), real(1.0 / (1.0 - rule[1] ** t))
     shrink, tiny = real(2.0 * ridge), real(rule[2])
     for i in range(values.size):
-        g = shrink * values[i]
-        for block in range(gradients.shape[0]):
-            g += gradients[block, i]
+        g = gradients[i] + shrink * values[i]
         mean[i] += (one - first) * (g - mean[i])
         square[i] += (one - second) * (g * g - square[i])
         values[i] -= step * mean[i] / (np.sqrt(square[i] * unbias) + tiny)

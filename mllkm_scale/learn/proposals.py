@@ -17,19 +17,17 @@ from numpy.typing import NDArray
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
-from mllkm_scale.learn.batches import Batches, Units, window_rows
-from mllkm_scale.learn.descent import BLOCK_ROWS, Descent, DescentState, first_machine
+from mllkm_scale.learn.batches import Batches, Units
+from mllkm_scale.learn.descent import Descent, DescentState, first_machine
 from mllkm_scale.learn.epoch import Epoch
-from mllkm_scale.learn.gradients import block_bytes
-from mllkm_scale.learn.machine import Layout, LearnedMachine
-from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, LearnSettings
+from mllkm_scale.learn.machine import LearnedMachine
+from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
 from mllkm_scale.team import Team
 
-__all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_bytes", "learn_kernels"]
+__all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_kernels"]
 
 Array = NDArray[Any]
 
-_SAMPLE_ROWS = 1000
 _VANISHED = 1e-3  # of the largest spread of a feature in the metric: what is below counts for nothing
 
 
@@ -124,11 +122,11 @@ def learn_kernels(
     used[held] = False
     rng = np.random.default_rng([seed, 15])
     learning = np.flatnonzero(used)
-    numbers = learning[random_rows(len(learning), max(_SAMPLE_ROWS, settings.n_kernels), rng)]
+    numbers = learning[random_rows(len(learning), max(SAMPLE_ROWS, settings.n_kernels), rng)]
     sample = data.rows(numbers).astype(np.float64)[rng.permutation(len(numbers))]
     spread, units = _spread(sample, data), Units.of_sample(sample)
     sample = units.of(sample)
-    machine = first_machine(family, sample[:_SAMPLE_ROWS], sample, signs.shape[1], settings)
+    machine = first_machine(family, sample[:SAMPLE_ROWS], sample, signs.shape[1], settings)
     batches = Batches(data, signs, used, settings.batch_rows, units, seed)
     descent = Descent(machine, batches, settings, team)
     state = keeper.load()
@@ -182,15 +180,3 @@ def _in_units(machine: LearnedMachine, units: Units) -> LearnedMachine:
     if not layout.family.componentwise:  # there, predictors are of z - c
         table[:, :, -1] -= table[:, :, :-1] @ out.map(units.centre[None])[0]
     return out
-
-
-def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
-    """Memory of a descent: a window of rows, the blocks of a batch, parameters and moments, and held-out rows."""
-    most = 2 * settings.batch_rows
-    blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
-    window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
-    window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
-    held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)
-    sample = 3 * 8 * max(_SAMPLE_ROWS, layout.n_kernels) * layout.n_features
-    parameters = layout.size * (4 * 6 + 8)
-    return blocks + window + held + sample + parameters + n_rows

@@ -14,10 +14,13 @@ from mllkm_scale.learn.machine import Metric
 __all__ = ["LearnSettings", "learn_settings", "learned_kernels"]
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
-_EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.3
+_EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.25
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
-_MOST_DROPOUT, _DROPOUT_ROWS = 0.5, 5000.0
+_MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
+SAMPLE_ROWS = 1000
+"""Rows from which the first widths and the spread of the features are taken."""
+
 HELD_SHARE, MOST_HELD = 0.1, 5000
 """Rows that are held out to measure the error by: a share, and not more than so many."""
 
@@ -53,7 +56,7 @@ def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_ou
     A step has so many of them; with those that are left out of it they are more.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
-    (283, 30)
+    (217, 30)
     """
     in_a_step = max(2.0 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
     automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows)), _MOST_KERNELS + n_rows / 1000))
@@ -62,8 +65,13 @@ def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_ou
 
 
 def dropout_share(n_rows: int) -> float:
-    """Share of the kernels that a step leaves out: half of them with few rows, next to none with many."""
-    return min(_MOST_DROPOUT, _DROPOUT_ROWS / n_rows)
+    """Share of the kernels that a step leaves out: half of them with few rows, none with many.
+
+    >>> dropout_share(500), round(dropout_share(9000), 3), dropout_share(10**6)
+    (0.5, 0.249, 0.0)
+    """
+    done = math.log(n_rows / _FEW_ROWS) / math.log(_MANY_ROWS / _FEW_ROWS)
+    return _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
 
 
 def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int) -> LearnSettings:

@@ -26,6 +26,7 @@ def facts_in_words(description: Description) -> dict[str, str]:
     return {
         "family": description.family,
         "kernels": f"{description.n_kernels} of {record.n_open} candidates, weights {weights}",
+        **learned_facts(record),
         "features": f"{description.n_features_in} in, {description.n_features_out} as the kernels see them",
         "classes": class_names(description.classes),
         "preprocessing": description.preprocessing,
@@ -36,6 +37,15 @@ def facts_in_words(description: Description) -> dict[str, str]:
         **cost_facts(description),
         "sha256": description.checksum,
     }
+
+
+def learned_facts(record: ModelRecord) -> dict[str, str]:
+    """Where learned kernels come from, and what became of them; nothing if none were learned."""
+    anchors = record.params.get("anchors")
+    if not isinstance(anchors, str) or not anchors.startswith("learned"):
+        return {}
+    finish = "left as learned" if record.status == "learned" else "weighed by MKL"
+    return {"anchors": f"{anchors}, metric {record.params.get('metric') or 'none'}, {finish}"}
 
 
 def one_line(model: ModelParts) -> str:

@@ -33,7 +33,7 @@ def cards(run: Run, facts: Description | None) -> list[tuple[str, str, str]]:
         found.append(("test error", percent(run.evaluation.error), f"of {run.evaluation.n:,} rows"))
     kernels = facts.n_kernels if facts is not None else run.rounds[-1].n_active if run.rounds else None
     if kernels is not None:
-        candidates = run.rounds[-1].n_open if run.rounds else 0
+        candidates = run.n_candidates
         found.append(("kernels", f"{kernels:,}", f"of {candidates:,} candidates" if candidates else ""))
     if run.elapsed_s is not None:
         found.append(("time", seconds(run.elapsed_s), _rounds(run)))
@@ -161,6 +161,7 @@ def shown(value: Any) -> str:
 
 def _status_note(run: Run) -> str:
     notes = {
+        "learned": "the machine is as the descent has left it",
         "converged": "the gap that was asked for is proved",
         "max_rounds": "the limit of rounds was reached first",
         "max_kernels": "the limit of kernels was reached first",

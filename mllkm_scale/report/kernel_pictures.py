@@ -7,23 +7,24 @@ import numpy as np
 from mllkm_scale.model.describe import Description
 from mllkm_scale.model.model import Model
 from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
-from mllkm_scale.report.picture import Picture, canvas, embedded, thinned
+from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thinned
 
 __all__ = ["kernel_pictures"]
 
 FEW_GAMMAS = 5
 MOST_GAMMAS = 24  # that have room for their numbers
+RANGES = 20  # in which more of them are shown
 
 
 def kernel_pictures(model: Model, facts: Description) -> list[Picture]:
     """Chosen gammas, and weights from the largest on."""
-    return [_gammas(facts), _weights(model)]
+    return [_gammas(facts) if len(facts.gammas) <= MOST_GAMMAS else _gamma_ranges(facts), _weights(model)]
 
 
 @styled
 def _gammas(facts: Description) -> Picture:
     figure, axes = canvas()
-    shown = sorted(sorted(facts.gammas, key=lambda part: -part.share)[:MOST_GAMMAS], key=lambda part: part.gamma)
+    shown = sorted(facts.gammas, key=lambda part: part.gamma)
     places = np.arange(len(shown))
     axes.bar(places, [100 * part.share for part in shown], 0.7, color=BLUE)
     for place, part in zip(places, shown, strict=True):
@@ -37,13 +38,28 @@ def _gammas(facts: Description) -> Picture:
     spare = max(0.0, FEW_GAMMAS - len(shown)) / 2  # few bars are no wider than several
     axes.set_xlim(-0.6 - spare, len(shown) - 0.4 + spare)
     axes.grid(False, axis="x")
-    left_out = "" if len(facts.gammas) <= MOST_GAMMAS else f" The {MOST_GAMMAS} heaviest of {len(facts.gammas)} gammas."
     caption = (
         "The scales that were chosen, by their share of the weight, with the number of kernels above; a small gamma is"
-        f" a wide kernel.{left_out}"
+        " a wide kernel."
     )
     heaviest = max(facts.gammas, key=lambda part: part.share)
     alt = f"Share of the weight of each gamma, the most ({100 * heaviest.share:.0f} %) at {heaviest.gamma:.3g}"
+    return embedded(figure, alt, caption)
+
+
+@styled
+def _gamma_ranges(facts: Description) -> Picture:
+    """Very many gammas, as those of learned kernels are, by ranges of equal width on a logarithmic scale."""
+    gammas, shares = np.array([[part.gamma, part.share] for part in facts.gammas]).T
+    edges = np.geomspace(gammas[0] * (1 - 1e-9), gammas[-1] * (1 + 1e-9), RANGES + 1)
+    heights, _ = np.histogram(gammas, edges, weights=100 * shares)
+    figure, axes = canvas()
+    axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=BLUE, edgecolor="white", linewidth=0.6)
+    axes.set(xlabel="gamma", ylabel="share of the weight, %")
+    log_axis(axes, "x")
+    axes.grid(False, axis="x")
+    caption = f"The {len(gammas):,} scales by their share of the weight; a small gamma is a wide kernel."
+    alt = f"Share of the weight of {len(gammas):,} gammas from {gammas[0]:.3g} to {gammas[-1]:.3g}"
     return embedded(figure, alt, caption)
 
 

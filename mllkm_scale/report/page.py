@@ -14,6 +14,7 @@ from mllkm_scale.report.anchor_images import anchor_images
 from mllkm_scale.report.facts import cards, data_facts, model_facts, parameters, result_facts
 from mllkm_scale.report.image_shape import ImageShape, require_image_shape
 from mllkm_scale.report.kernel_pictures import kernel_pictures
+from mllkm_scale.report.learning import learning_section
 from mllkm_scale.report.measured import measured
 from mllkm_scale.report.memory_pictures import memory_pictures, plan_rows
 from mllkm_scale.report.picture import Picture
@@ -97,6 +98,7 @@ def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
         "result": result_facts(run),
         "parameters": parameters(run),
         "measured": None if run.evaluation is None else measured(run.evaluation),
+        "learning": learning_section(run, shape),
         "course": _course(run),
         "memory": memory_pictures(run),
         "plan_rows": [(what, format_bytes(size), note) for what, size, note in plan_rows(run.plan)],

@@ -19,7 +19,7 @@ from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.run.access import reading
-from mllkm_scale.run.events import Round, Streamed
+from mllkm_scale.run.events import Epoch, Round, Streamed
 from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["Run", "read_run"]
@@ -39,6 +39,8 @@ class Run:
         Of a training.
     reports : tuple of Streamed
         Of a stream.
+    epochs : tuple of Epoch
+        In which kernels were learned, if they were.
     record, plan : mapping
         run.json and plan.json; empty where there is none.
     evaluation : Evaluation or None
@@ -52,6 +54,7 @@ class Run:
     model: Model | None
     rounds: tuple[Round, ...]
     reports: tuple[Streamed, ...]
+    epochs: tuple[Epoch, ...]
     record: Record
     plan: Record
     evaluation: Evaluation | None
@@ -83,6 +86,23 @@ class Run:
     def result(self) -> Record:
         """How it ended; empty if it has not."""
         return _mapping(self.record.get("result"))
+
+    @property
+    def choice(self) -> Record:
+        """With which C learned kernels were weighed, if they were; empty if none were learned."""
+        return _mapping(self.record.get("choice"))
+
+    @property
+    def learned(self) -> Record:
+        """What run.json says of learned kernels; empty if there are none."""
+        return _mapping(self.record.get("learned"))
+
+    @property
+    def n_candidates(self) -> int | None:
+        """Candidate kernels that the certificate is about."""
+        if self.rounds:
+            return self.rounds[-1].n_open
+        return None if self.model is None or self.is_stream else self.model.certificate.n_open
 
     @property
     def status(self) -> str:
@@ -132,11 +152,11 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
     if not where.is_dir():
         problem = "is a file" if where.exists() else "does not exist"
         raise DataError(f"{where} {problem}: name the folder of a run, which mllkm train --out has made")
-    rounds, reports = folder.read_history(), folder.streamed.read()
+    rounds, reports, epochs = folder.read_history(), folder.streamed.read(), folder.epochs.read()
     record = _read_json(folder.run)
     if model is None and folder.model.exists():
         model = load_model(folder.model)
-    if model is None and not rounds and not reports and "parameters" not in record:
+    if model is None and not rounds and not reports and not epochs and "parameters" not in record:
         raise DataError(
             f"{where} holds no training: it has neither {folder.model.name} nor {folder.history.name} nor"
             f" {folder.streamed.path.name}; name the folder of a run, which mllkm train --out has made"
@@ -147,6 +167,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
         model=model,
         rounds=rounds,
         reports=reports,
+        epochs=epochs,
         record=record,
         plan=_read_json(folder.plan) or _mapping(record.get("plan")),
         evaluation=_evaluation(measured, folder.evaluation) if measured else None,

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from mllkm_scale.crew import Crew
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
+from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import Params
 from mllkm_scale.run.machine import make_machine
-from mllkm_scale.run.plan import Plan
+from mllkm_scale.run.plan import Plan, expected_working
 from mllkm_scale.run.problem import FOLD_ROWS, Problem
 from mllkm_scale.team import Team
 
@@ -38,7 +39,7 @@ FOLDS = 3  # each of which is held out once, or one of them alone
 ALL_FOLDS_ROWS = 2000  # up to which each of them is
 
 LOOSE_TOL = 0.05  # of the machines along the path
-DEAR_FLOPS = 4e12  # multiply-adds of all solving, above which MKL is too dear for "auto": about a minute of a core
+DEAR_FLOPS = 4e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
 ROUNDS = 8  # that a training takes, about
 
 
@@ -93,9 +94,12 @@ def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, marg
     return machine.start_at(ids, weights, margins[:, columns])
 
 
-def mkl_flops(machine: SequentialMKL, state: Any) -> float:
-    """Multiply-adds of all solving that is to come, about: the working sets are those of the learned machine."""
-    return ROUNDS * machine.inner.flops(machine.sets(state))
+def mkl_flops(problem: Problem) -> float:
+    """Multiply-adds of all solving that is to come, about, with working sets as large as the plan expects them."""
+    (n, K), kernels = problem.signs.shape, problem.grid.n_listed
+    componentwise = problem.grid.family.componentwise
+    sizes = InnerSizes([expected_working(n, K)] * K, kernels, problem.data.n_features, componentwise)
+    return ROUNDS * inner_flops(sizes, "dense")
 
 
 def choose(
@@ -115,13 +119,9 @@ def choose(
         return Choice(fixed or own, False, "as asked for")
     stands = problem.grid.family.local_bias > 0  # whether the learned machine, which has local biases, is one of ours
     if params.finish == "auto" and stands:
-        tried = replace(problem, C=own if fixed is None else fixed)
-        machine = make_machine(tried, problem.signs, params, plan, team, crew, poll)
-        assert isinstance(machine, SequentialMKL)
-        flops = mkl_flops(machine, machine_start(machine, problem, slice(None), margins))
+        flops = mkl_flops(problem)
         if flops > DEAR_FLOPS:
-            within = float(np.mean(margins < 1.0))
-            reason = f"MKL is too dear: {100 * within:.0f} % of the samples are within the margin, {flops:.0e} products"
+            reason = f"MKL is too dear for {problem.data.n_rows:,} rows: about {flops:.0e} multiply-adds"
             return Choice(fixed or own, False, reason)
     if fixed is not None:
         return Choice(fixed, True, "weighed by MKL")

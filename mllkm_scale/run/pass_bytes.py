@@ -9,10 +9,14 @@ from __future__ import annotations
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.quantile_sketch import sketch_bytes
 from mllkm_scale.kernels.distances import ROW_BLOCK
+from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES, kernels_at_once
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
 from mllkm_scale.kernels.predictors import rows_at_once
+from mllkm_scale.learn.machine import Layout
+from mllkm_scale.learn.settings import learn_settings
+from mllkm_scale.learn.sizes import learn_bytes
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.run.sizes import Sizes
 from mllkm_scale.scan.component_sizes import component_bytes
@@ -25,6 +29,7 @@ __all__ = [
     "coefficient_bytes",
     "expected_kernels",
     "expected_support",
+    "learning_bytes",
     "preparing_bytes",
     "scan_bytes",
     "scanned_bytes",
@@ -56,6 +61,17 @@ def preparing_bytes(sizes: Sizes, threads: int) -> int:
     covariances = (2 * threads + 4) * 8 * sizes.width**2 if sizes.projected else 0
     sketches = sketch_bytes(sizes.n_rows, sizes.n_features_in, threads) if sizes.sketched else 0
     return threads * chunk_bytes(sizes) + max(covariances, sketches)
+
+
+def learning_bytes(sizes: Sizes) -> int:
+    """The descent that learns kernels, if there is one, and the learned kernels in double precision."""
+    if not sizes.n_learned:
+        return 0
+    n, d = sizes.n_rows, sizes.n_unmapped
+    K = sizes.n_signs
+    layout = Layout(Family(sizes.map, sizes.componentwise), sizes.n_learned, d, K, sizes.metric)
+    settings = learn_settings(n, sizes.n_learned, sizes.metric, 0)
+    return learn_bytes(layout, n, min(default_chunk_rows(d), n), settings)
 
 
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:

@@ -20,6 +20,7 @@ from mllkm_scale.run.pass_bytes import (
     EXPECTED_KERNELS,
     chunk_bytes,
     expected_kernels,
+    learning_bytes,
     preparing_bytes,
     scan_bytes,
     support_bytes_within,
@@ -28,7 +29,7 @@ from mllkm_scale.run.sizes import Sizes, sizes_of
 from mllkm_scale.run.worker_plan import worker_rows
 from mllkm_scale.units import format_at_least, format_bytes
 
-__all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for"]
+__all__ = ["BASE_BYTES", "Plan", "expected_working", "make_plan", "plan_for"]
 
 BASE_BYTES = 310_000_000
 """Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
@@ -137,12 +138,13 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
             f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
         ),
     ]
-    data_bytes = n * d * sizes.itemsize
+    data_bytes = n * max(d, sizes.n_unmapped) * sizes.itemsize
+    learning = learning_bytes(sizes)
     used = sum(size for _, size, _ in fixed)
     store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
 
     def least_for(threads: int) -> int:
-        passes = max(scan_bytes(sizes, threads), preparing_bytes(sizes, threads))
+        passes = max(scan_bytes(sizes, threads), preparing_bytes(sizes, threads), learning)
         return used + int(1.1 * max(passes, store_bytes))
 
     least = least_for(sizes.threads)
@@ -161,14 +163,21 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
     scan = format_bytes(scan_bytes(sizes, sizes.threads, support_bytes_within(sizes, inner_bytes)))
     expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
+    if learning:
+        expected += f"; learning {format_bytes(learning)} before"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
 
 
+def expected_working(n_rows: int, n_outputs: int) -> int:
+    """Working samples of a class, as they were seen on real data."""
+    return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))
+
+
 def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:
     """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
-    working = min(sizes.n_rows, 200 + sizes.n_rows // (8 if sizes.n_outputs == 1 else 20))
+    working = expected_working(sizes.n_rows, sizes.n_outputs)
     kernels = min(kernels, expected_kernels(sizes))
     union = min(sizes.n_rows, working * sizes.n_outputs)
     return InnerSizes(

@@ -23,6 +23,7 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Keeper, learn_kernels
+from mllkm_scale.learn.record import LearnedRecord, record_of
 from mllkm_scale.learn.settings import learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedStart, folded, start_of
 from mllkm_scale.params import Params
@@ -66,6 +67,7 @@ class Problem:
     seed: int
     fingerprint: str
     learned: LearnedStart | None = None
+    learned_record: LearnedRecord | None = None
 
     def close(self) -> None:
         self.data.close()
@@ -108,7 +110,7 @@ def build_problem(
     data = prepared(preprocessor)
     poll()
     seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
-    spec, learned, count = anchor_spec(params.anchors), None, 0
+    spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         settings = learn_settings(data.n_rows, count, _metric(params.metric, data.n_features), seed)
@@ -125,6 +127,7 @@ def build_problem(
             listener=listener,
             poll=poll,
         )
+        record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:
             data.close()
             preprocessor = folded(preprocessor, learned)
@@ -156,7 +159,7 @@ def build_problem(
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
     fingerprint = _fingerprint(params, data, signs, seed, count)
-    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start)
+    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:

@@ -41,6 +41,7 @@ class Sizes:
     n_columns: int = 0  # after the scaling and before the projection, at most; 0 for as many as features
     sketched: bool = False  # whether quantiles are taken
     n_learned: int = 0  # kernels that are learned
+    n_signs: int = 1  # columns of signs for which they are learned
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
 
@@ -77,6 +78,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_outputs=n_classes if shared else 1,
         n_anchors=spec.n_anchors(dataset.n_rows, n_learned),
         n_learned=n_learned,
+        n_signs=K,
         n_unmapped=n_unmapped,
         metric=params.metric,
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),

@@ -17,6 +17,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
+from mllkm_scale.learn.record import LearnedRecord
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
@@ -122,6 +123,8 @@ class Training:
         self.objectives: list[Objective] = []  # certified by their last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
         self.choice: Choice | None = None  # how learned kernels are gone on with
+        self.learned: LearnedRecord | None = None
+        self._n_learned = 0  # candidates that were learned; theirs are the first ids
         self._begun = self._keeps_descent = False
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
@@ -157,8 +160,13 @@ class Training:
         self.begin_folder(dataset, resume)
         if resume and (self.folder is None or self.folder.checkpoint.exists()):
             self.restore(problem)
+        if problem.learned is not None:
+            self.learned, self._n_learned = problem.learned_record, len(problem.learned.kernels)
         if problem.learned is not None and not self.start.states:
-            self.choice = self.choice or self.choose(problem, dataset)
+            if self.choice is None:
+                self.choice = self.choose(problem, dataset)
+                if self.folder is not None:
+                    self.folder.write_json("run.json", self.record(dataset))
             problem = replace(problem, C=self.choice.C)
             if not self.choice.mkl:
                 return self.leave_as_learned(problem, dataset)
@@ -287,7 +295,7 @@ class Training:
         """Called often while a round is under way."""
         if self.should_stop is not None and self.should_stop():
             done = sum(state.round for state in self.states)
-            kept = "the descent so far is kept" if self._keeps_descent else "no round had ended"
+            kept = "what was learned so far is kept" if self._keeps_descent else "no round had ended"
             if self.folder and done:
                 kept = f"the checkpoint of round {done} is kept"
             raise InterruptedTraining(f"training was interrupted: {kept}")
@@ -364,7 +372,18 @@ class Training:
             "local_bias": None if model is None else model.family.local_bias,
             "plan": self.plan.as_dict(),
             "choice": None if self.choice is None else self.choice.as_dict(),
+            "learned": self.learned_dict(model),
             "inner": self.inner_records,
             "cluster": cluster_record(self.history, self.worker_peak_bytes, self.plan.worker_bytes()),
             "result": None if finished is None else vars(finished),
         }
+
+    def learned_dict(self, model: Model | None) -> dict[str, Any] | None:
+        """What run.json says of the learned kernels; how many the model has of them, once there is one."""
+        if self.learned is None:
+            return None
+        if model is None:
+            return self.learned.as_dict(None, None)
+        used = [state.active[state.weights > 0] for state in self.states]
+        others = int(np.count_nonzero(np.unique(np.concatenate(used)) >= self._n_learned)) if used else 0
+        return self.learned.as_dict(len(model.gammas) - others, others)

@@ -105,7 +105,7 @@ def test_a_descent_stopped_after_any_steps_goes_on_to_the_same_bits(descent_of, 
 
         try:
             for epoch in descent.epochs(held, poll):
-                heard.append((epoch.number, epoch.loss, epoch.held_error))  # noqa: PERF401 - up to a stop
+                heard += [(epoch.number, epoch.loss, epoch.held_error)]
         except Stopped:
             arrays = {name: np.array(values) for name, values in descent.state.to_arrays().items()}
         else:
@@ -128,18 +128,18 @@ def test_a_state_is_the_same_after_arrays_and_back(descent_of, rings):
 
 def adam_twin(values, gradients, mean, square, rate, ridge, rule, t):
     """Adam as it is published, with a ridge on the parameters."""
-    g = gradients.sum(axis=0) + 2.0 * ridge * values
+    g = gradients + 2.0 * ridge * values
     mean = rule[0] * mean + (1.0 - rule[0]) * g
     square = rule[1] * square + (1.0 - rule[1]) * g * g
     bias = 1.0 - rule[0] ** t, 1.0 - rule[1] ** t
     return values - rate * (mean / bias[0]) / (np.sqrt(square / bias[1]) + rule[2]), mean, square
 
 
-@given(st.integers(0, 2**31), st.integers(1, 50), st.integers(1, 4), st.sampled_from([0.0, 0.1]), st.integers(1, 1000))
-def test_a_step_of_adam_is_that_of_its_numpy_twin(seed, size, blocks, ridge, t):
+@given(st.integers(0, 2**31), st.integers(1, 50), st.sampled_from([0.0, 0.1]), st.integers(1, 1000))
+def test_a_step_of_adam_is_that_of_its_numpy_twin(seed, size, ridge, t):
     rng = np.random.default_rng(seed)
     values, mean = rng.normal(size=size), rng.normal(size=size)
-    gradients, square = rng.normal(size=(blocks, size)), rng.uniform(0, 2, size)
+    gradients, square = rng.normal(size=size), rng.uniform(0, 2, size)
     rule = np.array([0.9, 0.99, 1e-4])
     expected = adam_twin(values, gradients, mean, square, 0.01, ridge, rule, t)
     adam_step(values, gradients, mean, square, 0.01, ridge, rule, t)
