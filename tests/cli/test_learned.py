@@ -168,7 +168,7 @@ def test_a_signal_during_the_descent_keeps_it_and_says_how_to_go_on(
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
     assert "Traceback" not in errors
-    assert "the descent so far is kept" in errors
+    assert "what was learned so far is kept" in errors
     assert errors.rstrip().endswith(f"to go on: mllkm {' '.join(words)} --resume")
     told = (tmp_path / "run" / "learning.jsonl").read_text().splitlines()
     assert 0 < len(told) < N_EPOCHS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.data import Dataset
@@ -55,6 +55,7 @@ def test_an_epoch_has_every_used_row_once_with_its_sign_and_no_other(sizes, epoc
     assert all(1 <= len(rows) <= batches.most_rows for _, rows, _ in found)
 
 
+@settings(max_examples=30)
 @given(sizes)
 def test_the_batches_from_any_place_on_are_those_that_were_left(sizes):
     whole = epoch_of(make(**sizes), Place(2))

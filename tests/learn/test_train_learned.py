@@ -194,7 +194,7 @@ def test_a_training_interrupted_anywhere_resumes_to_the_same_bits(tmp_path, data
     said = run_in_parts(dataset, tmp_path / "parts", stops, **settings)
     assert stops.polls > counting.polls
     assert len(said) >= 4
-    assert "the descent so far is kept" in said[1]
+    assert "what was learned so far is kept" in said[1]
     for name in ("model.mllkm", "learning.npz"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     lines = [(tmp_path / kind / "learning.jsonl").read_text().splitlines() for kind in ("parts", "whole")]
