@@ -210,18 +210,15 @@ class Descent:
         return float(np.mean(said != codes))
 
     def _keep_best(self, error: float | None, n_held: int) -> None:
-        """The last machine is kept, unless an earlier one was better by more than a standard error."""
-        state = self.state
+        """Keep the machine with the least error on the held-out rows; of the last, up to a standard error more."""
+        state, allowed = self.state, 0.0
         if error is None:
             state.best_values = None
             return
-        allowed = (
-            np.sqrt(max(state.best_error * (1.0 - state.best_error), 0.0) / n_held) if state.best_error < 1 else 0.0
-        )
-        if state.best_values is None or error <= state.best_error:
+        if state.place.epoch + 1 >= self.settings.epochs and state.best_error < 1:
+            allowed = float(np.sqrt(state.best_error * (1.0 - state.best_error) / n_held))
+        if state.best_values is None or error <= state.best_error + allowed:
             state.best_error, state.best_values = error, state.values.copy()
-        elif error <= state.best_error + allowed and self.state.place.epoch + 1 >= self.settings.epochs:
-            state.best_values = state.values.copy()
 
     @property
     def best(self) -> LearnedMachine:
