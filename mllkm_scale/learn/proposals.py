@@ -110,10 +110,12 @@ def learn_kernels(
     keeper: Keeper | None = None,
     listener: Callable[[Epoch], None] = lambda epoch: None,
     poll: Callable[[], None] = lambda: None,
+    out_of_time: Callable[[], bool] = lambda: False,
 ) -> Learned:
     """Descend the hinge over rows (n, d) with signs (n, K), and take what was learned to the units of the rows.
 
-    `codes` are the numbers of the classes, by which rows are held out and the error is measured.
+    `codes` are the numbers of the classes, by which rows are held out and the error is measured. After an epoch in
+    which it gets `out_of_time`, the descent ends.
     """
     keeper = keeper or NothingKept()
     seed, n = settings.seed, data.n_rows
@@ -150,6 +152,8 @@ def learn_kernels(
         epochs.append(epoch)
         listener(epoch)  # what is told of an epoch that was not saved is told again
         keeper.save(descent.state)
+        if out_of_time():
+            break
     error = None if kept is None else descent.state.best_error
     return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
 

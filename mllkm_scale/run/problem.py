@@ -88,6 +88,7 @@ def build_problem(
     poll: Callable[[], None] = lambda: None,
     team: Team | None = None,
     keeping: Opening | None = None,
+    out_of_time: Callable[[], bool] = lambda: False,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
 
@@ -126,6 +127,7 @@ def build_problem(
             keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed, count), seed),
             listener=listener,
             poll=poll,
+            out_of_time=out_of_time,
         )
         record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:

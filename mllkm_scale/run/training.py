@@ -139,7 +139,15 @@ class Training:
             return file
 
         problem = build_problem(
-            dataset, self.params, self.plan, self.listener, self.crew, self.poll, self.team, keeping
+            dataset,
+            self.params,
+            self.plan,
+            self.listener,
+            self.crew,
+            self.poll,
+            self.team,
+            keeping,
+            self.out_of_time,
         )
         try:
             return self.run_on(problem, dataset, resume)
@@ -179,7 +187,7 @@ class Training:
         return self.finish(dataset, model, duals, status)
 
     def choose(self, problem: Problem, dataset: Dataset) -> Choice:
-        """With which C the learned kernels are weighed, if they are."""
+        """With which C the learned kernels are weighed, if they are; after the time limit, only if it was asked for."""
         quiet = partial(
             build_problem,
             params=replace(self.params, C=1.0),
@@ -192,7 +200,11 @@ class Training:
         self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
         _, codes = encode_labels(dataset.labels())
         trials = partial(fold_trials, dataset, codes, problem.seed, quiet)
-        choice = choose(problem, trials, self.params, self.plan, self.team, self.crew, self.poll)
+        late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
+        params = replace(self.params, finish="none") if late else self.params
+        choice = choose(problem, trials, params, self.plan, self.team, self.crew, self.poll)
+        if late:
+            choice = replace(choice, reason="the time limit was over before MKL")
         self.listener(Notice(choice.reason))
         return choice
 
@@ -280,9 +292,11 @@ class Training:
             return "converged"
         if self.params.max_rounds is not None and self.states[number].round >= self.params.max_rounds:
             return "max_rounds"
-        if self.params.time_limit is not None and self.elapsed_s() >= self.params.time_limit:
-            return "time_limit"
-        return None
+        return "time_limit" if self.out_of_time() else None
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is over."""
+        return self.params.time_limit is not None and self.elapsed_s() >= self.params.time_limit
 
     def remember(self, number: int, state: Any, certificate: Objective) -> None:
         self.states[number:] = [state]

@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 
 from mllkm_scale import Dataset, MLLKMClassifier, load_model, train, train_path
 from mllkm_scale.errors import CheckpointError, InterruptedTraining, ParameterError
+from mllkm_scale.run.events import Epoch, Notice
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.training import Training
 
@@ -385,3 +387,13 @@ def test_a_path_interrupted_anywhere_resumes_to_the_same_models(tmp_path, data, 
     for point in whole.points:
         files = [(tmp_path / kind / point.name / "model.mllkm").read_bytes() for kind in ("whole", "parts")]
         assert files[0] == files[1]
+
+
+def test_a_time_limit_ends_the_descent_and_leaves_the_machine_as_learned():
+    X, y = load_breast_cancer(return_X_y=True)
+    told = []
+    result = train(Dataset.from_arrays(X, y), anchors="learned:20", time_limit=1e-9, n_jobs=1, listener=told.append)
+    epochs = [event for event in told if isinstance(event, Epoch)]
+    assert len(epochs) == 1 < epochs[0].n_epochs
+    assert result.status == "learned"
+    assert any("time limit" in event.text for event in told if isinstance(event, Notice))
