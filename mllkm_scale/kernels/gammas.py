@@ -13,7 +13,7 @@ from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
 
-__all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "resolve_gammas"]
+__all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "median_distance", "resolve_gammas"]
 
 Array = NDArray[Any]
 
@@ -34,6 +34,17 @@ def logspace(low: float = 0.01, high: float = 10.0, count: int = 10) -> Array:
 
 def auto_gammas(family: Family, X: Array) -> Array:
     """Gammas whose bumps fall to one half at `HALF_WIDTHS` times the median distance within the sample X."""
+    median = median_distance(family, X)
+    if median is None:
+        return np.array([1.0])
+    return np.array([gamma_of_half_width(family.map, factor * median) for factor in HALF_WIDTHS])
+
+
+def median_distance(family: Family, X: Array) -> float | None:
+    """The median distance of the first half of a sample to the other, of single features if component-wise.
+
+    None if all samples are the same.
+    """
     half = len(X) // 2
     left, right = X[:half].astype(np.float64), X[half : 2 * half].astype(np.float64)
     if family.componentwise:
@@ -41,10 +52,7 @@ def auto_gammas(family: Family, X: Array) -> Array:
     else:
         distances = np.sqrt(squared_distances(left, right)).ravel()
     distances = distances[distances > 0]
-    if not len(distances):
-        return np.array([1.0])
-    median = float(np.median(distances))
-    return np.array([gamma_of_half_width(family.map, factor * median) for factor in HALF_WIDTHS])
+    return float(np.median(distances)) if len(distances) else None
 
 
 def resolve_gammas(gammas: str | float | Iterable[float], family: Family, X: Array) -> Array:

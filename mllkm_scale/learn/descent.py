@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.kernels.distances import squared_distances
+from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
@@ -85,21 +85,10 @@ def first_machine(
     if isinstance(settings.metric, int) and machine.metric is not None:
         machine.metric[:] = _leading_directions(sample, settings.metric)
     machine.anchors[:] = candidates[np.arange(layout.n_kernels) % len(candidates)]
-    median = _median_distance(family, np.asarray(machine.map(sample.astype(np.float32)), np.float64))
+    median = median_distance(family, machine.map(sample.astype(np.float32))) or 1.0
     widths = rng.permutation(np.geomspace(*settings.half_widths, layout.n_kernels)) * median
     machine.log_gammas[:] = np.log([gamma_of_half_width(family.map, width) for width in widths])
     return machine
-
-
-def _median_distance(family: Family, sample: Array) -> float:
-    half = len(sample) // 2
-    left, right = sample[:half], sample[half : 2 * half]
-    if family.componentwise:
-        distances = np.abs(left - right).ravel()
-    else:
-        distances = np.sqrt(squared_distances(left, right)).ravel()
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if len(distances) else 1.0
 
 
 def _leading_directions(sample: Array, count: int) -> Array:
