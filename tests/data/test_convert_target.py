@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from mllkm_scale.data import Dataset, convert
 from mllkm_scale.data.converters import streams
+from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
 
 
@@ -151,3 +153,14 @@ def test_sources_that_are_no_file_are_refused(tmp_path):
 def test_an_explicit_format_wins_over_the_name(tmp_path):
     (tmp_path / "mnist.scale").write_text("1 1:2\n")
     assert convert(tmp_path / "mnist.scale", tmp_path / "out.h5", format="libsvm").format == "libsvm"
+
+
+def test_an_interrupt_while_the_file_is_made_leaves_nothing(tmp_path: Path) -> None:
+    class Interrupted(WholeFile):
+        def _open(self, path: Path) -> None:
+            path.touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Interrupted(tmp_path / "out.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []

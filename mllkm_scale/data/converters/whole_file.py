@@ -39,6 +39,9 @@ class WholeFile(ABC):
             self._file = self._open(self._partial)
         except OSError as error:
             raise cannot_write(self.target, error) from error
+        except BaseException:  # Ctrl-C may come when the file is there, but not yet known here
+            self._partial.unlink(missing_ok=True)
+            raise
         return self
 
     def __exit__(
