@@ -122,9 +122,7 @@ class Descent:
         self.state = state
         self.machine = LearnedMachine(self.machine.layout, state.values)
 
-    def epochs(
-        self, held: tuple[Array, Array] | None, poll: Callable[[], None] = lambda: None, elapsed_before: float = 0.0
-    ) -> Iterator[Epoch]:
+    def epochs(self, held: tuple[Array, Array] | None, poll: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
         """Run the epochs that are left; yields what each has shown. `poll` is asked after each step, and may raise."""
         settings, started, first = self.settings, time.perf_counter(), self.state.place.epoch
         for number in range(first, settings.epochs):
@@ -145,7 +143,7 @@ class Descent:
                 state.within / rows,
                 error,
                 (state.seen - seen_before) / max(epoch_s, 1e-9),
-                elapsed_before + now - started,
+                now - started,
                 (now - started) / (number + 1 - first) * (settings.epochs - number - 1),
             )
             self.state = replace(state, place=Place(number + 1), loss=0.0, seen=0, within=0)

@@ -1,6 +1,7 @@
 """How a descent goes: numbers of kernels and epochs, rows of a batch, and step lengths, as functions of the sizes.
 
-The rules were measured on the tables of docs/defaults.md; `jobs/bench/learning_rules.py` runs them again.
+The numbers were found by trials on Covertype, MNIST, ijcnn1 and tables of 145 to 5,180 rows, by a look at test errors:
+they are settings that have worked, not optima.
 """
 
 from __future__ import annotations
