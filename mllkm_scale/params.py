@@ -30,21 +30,27 @@ def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
 class Params:
     """Parameters of a training; see the estimator's documentation for their meaning in full."""
 
-    C: float | str = parameter("auto", "weight of the hinge loss against the norm; 'auto' grows with the features")
+    C: float | str = parameter(
+        "auto",
+        "weight of the hinge loss against the norm; 'auto' is chosen by held-out rows, or grows with the features",
+    )
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = parameter(
         "auto", "scales of the bumps: numbers, or 'auto' from the distances"
     )
     anchors: str | int | NDArray[Any] = parameter(
-        "all",
+        "auto",
         "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all'), 'all' samples, a number of random ones,"
-        " 'kmeans:N' centres, or an array",
+        " 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows whichever err less on held-out rows",
     )
     metric: str | int | None = parameter(
-        "diagonal",
+        "auto",
         "what is learned of the features with the anchors: a 'diagonal' scaling, a 'full' linear map, a number of its"
-        " rows, or None",
+        " rows, or None; 'auto' is diagonal, or with few rows what errs less on held-out rows",
+    )
+    ridge: float | str = parameter(
+        "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto' goes by held-out rows"
     )
     finish: str = parameter(
         "auto",
@@ -55,8 +61,9 @@ class Params:
     normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
     local_bias: float | str = parameter("auto", "square of the constant component of each kernel; 0 is the paper")
     scaling: str = parameter(
-        "standard",
-        "scaling of the features; 'auto' is standard, with quantiles beside it where they tell more",
+        "auto",
+        "scaling of the features; 'auto' is standard, with quantiles beside it where they tell more and kernels are"
+        " learned",
         ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
     )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
@@ -106,9 +113,11 @@ class Params:
             _positive("C", self.C)
         self._check_learned()
         metric = self.metric
-        known = metric is None or metric in ("diagonal", "full", "none")
+        known = metric is None or metric in ("auto", "diagonal", "full", "none")
         if not known and (not isinstance(metric, int | np.integer) or isinstance(metric, bool) or metric < 1):
-            raise ParameterError(f"metric={metric!r}: give 'diagonal', 'full', a number of components, or None")
+            raise ParameterError(f"metric={metric!r}: give 'auto', 'diagonal', 'full', a number of components, or None")
+        if self.ridge != "auto":
+            _positive("ridge", self.ridge)
         _positive("tol", self.tol)
         _positive("worker_timeout", self.worker_timeout)
         for name in ("max_kernels", "max_rounds"):
@@ -162,6 +171,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "C": 100.0,
         "gammas": tuple(float(g) for g in np.round(np.geomspace(0.01, 10.0, 10), 12)),
+        "anchors": "all",
+        "metric": None,
         "normalize": None,
         "local_bias": 0.0,
         "scaling": "none",

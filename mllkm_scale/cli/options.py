@@ -36,8 +36,9 @@ FLAGS = {
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "gammas": (parse_gammas, "auto|G,G,..."),
-    "anchors": (parse_anchors, "learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
-    "metric": (parse_metric, "diagonal|full|N|none"),
+    "anchors": (parse_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
+    "metric": (parse_metric, "auto|diagonal|full|N|none"),
+    "ridge": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "n_components": (parse_components, "N|SHARE"),
     "memory_budget": (parse_size, "SIZE"),

@@ -80,18 +80,18 @@ def parse_anchors(text: str) -> str | int | NDArray[Any]:
         anchor_spec(value)
     except ParameterError:
         raise ParameterError(
-            f"{text!r} is none of: learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
+            f"{text!r} is none of: auto, learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
         ) from None
     return value
 
 
 def parse_metric(text: str) -> str | int | None:
-    """The word diagonal, full or none, or a number of components.
+    """The word auto, diagonal, full or none, or a number of components.
 
     >>> parse_metric("diagonal"), parse_metric("10"), parse_metric("none")
     ('diagonal', 10, None)
     """
-    if text.lower() in ("diagonal", "full"):
+    if text.lower() in ("auto", "diagonal", "full"):
         return text.lower()
     return parse_number(int, none=None)(text)
 

@@ -20,14 +20,14 @@ __all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "rando
 
 Array = NDArray[Any]
 
-ANCHOR_FORMS = "'learned', 'learned:N', 'learned+all', 'all', a number, 'kmeans:N' or an array"
+ANCHOR_FORMS = "'auto', 'learned', 'learned:N', 'learned+all', 'all', a number, 'kmeans:N' or an array"
 _LEARNED = re.compile(r"learned(?::0*([1-9]\d*))?(\+all)?")
 _KMEANS = re.compile(r"kmeans:0*([1-9]\d*)")
 
 
 @dataclass(frozen=True)
 class AnchorSpec:
-    """What the parameter `anchors` asks for: "all", "random", "kmeans", "learned" or "given", and how many.
+    """What the parameter `anchors` asks for: "auto", "all", "random", "kmeans", "learned" or "given", and how many.
 
     With `beside_all`, all samples are candidates beside the learned kernels.
     """
@@ -44,7 +44,9 @@ class AnchorSpec:
         """Anchors of the grid, of so many rows and learned kernels."""
         if self.kind == "all" or self.beside_all:
             return n_rows
-        return n_learned if self.learned else min(self.count or n_rows, n_rows)
+        if self.learned or (self.kind == "auto" and n_learned):
+            return n_learned
+        return min(self.count or n_rows, n_rows)
 
 
 def anchor_spec(anchors: Any) -> AnchorSpec:
@@ -54,8 +56,8 @@ def anchor_spec(anchors: Any) -> AnchorSpec:
     (AnchorSpec(kind='learned', count=200, beside_all=True), AnchorSpec(kind='random', count=500, beside_all=False))
     """
     if isinstance(anchors, str):
-        if anchors == "all":
-            return AnchorSpec("all")
+        if anchors in ("all", "auto"):
+            return AnchorSpec(anchors)
         if found := _KMEANS.fullmatch(anchors):
             return AnchorSpec("kmeans", int(found[1]))
         if found := _LEARNED.fullmatch(anchors):

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from mllkm_scale.kernels.anchors import AnchorSpec
 from mllkm_scale.learn.machine import Metric
 
-__all__ = ["LearnSettings", "learn_settings", "learned_kernels"]
+__all__ = ["RIDGE", "LearnSettings", "learn_settings", "learned_kernels"]
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.25
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
+RIDGE = 0.1
+"""Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
+
 SAMPLE_ROWS = 1000
 """Rows from which the first widths and the spread of the features are taken."""
 
@@ -75,8 +78,10 @@ def dropout_share(n_rows: int) -> float:
     return _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
 
 
-def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int) -> LearnSettings:
-    """The settings for so many rows and kernels."""
+def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int, ridge: float = RIDGE) -> LearnSettings:
+    """The settings for so many rows and kernels; `ridge` is times the rows."""
     epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
-    return LearnSettings(n_kernels, epochs, batch, metric, ridge=0.1 / n_rows, dropout=dropout_share(n_rows), seed=seed)
+    return LearnSettings(
+        n_kernels, epochs, batch, metric, ridge=ridge / n_rows, dropout=dropout_share(n_rows), seed=seed
+    )

@@ -153,12 +153,13 @@ class MLLKMClassifier(DecidesByModel):
         map: str = "gaussian",
         componentwise: bool = False,
         gammas: str | float | Sequence[float] = "auto",
-        anchors: str | int | Array = "all",
-        metric: str | int | None = "diagonal",
+        anchors: str | int | Array = "auto",
+        metric: str | int | None = "auto",
+        ridge: float | str = "auto",
         finish: str = "auto",
         normalize: str | None = "trace",
         local_bias: float | str = "auto",
-        scaling: str = "standard",
+        scaling: str = "auto",
         n_components: int | float | None = None,
         whiten: bool = False,
         multi_class: str = "shared",
@@ -186,6 +187,7 @@ class MLLKMClassifier(DecidesByModel):
         self.gammas = gammas
         self.anchors = anchors
         self.metric = metric
+        self.ridge = ridge
         self.finish = finish
         self.normalize = normalize
         self.local_bias = local_bias

@@ -55,10 +55,10 @@ class OnlineParams:
 
 def require_online(params: Params) -> Params:
     """Itself, if a machine that learns online can be as these parameters say."""
-    if not (isinstance(params.anchors, str) and params.anchors == "all"):
+    if not (isinstance(params.anchors, str) and params.anchors in ("auto", "all")):
         raise ParameterError(
             f"anchors={params.anchors!r}: the anchors of a machine that learns online are the samples that come;"
-            " leave it at 'all'"
+            " leave it at 'auto'"
         )
     if params.multi_class != "shared":
         raise ParameterError(

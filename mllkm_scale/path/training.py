@@ -173,6 +173,7 @@ class PathTraining:
         self.models: list[Model] = []
 
     def run(self, dataset: Dataset) -> PathResult:
+        self.settle(dataset)
         shared = replace(self.params, C=1.0) if self.values.parameter == "C" else self.params
         problem = build_problem(dataset, shared, self.plan, self.listener, self.crew, self.poll, self.team)
         try:
@@ -193,6 +194,13 @@ class PathTraining:
         finally:
             problem.close()
         return PathResult(tuple(self.points), tuple(self.models))
+
+    def settle(self, dataset: Dataset) -> None:
+        """Let settings compete that the parameters leave open; a path over C is over that of the winner."""
+        training = Training(self.params, self.plan, self.team, self.listener, None, self.should_stop, self.ending)
+        training.crew = self.crew
+        training.settle(dataset, resume=False)
+        self.params = training.params
 
     def weighed(self, problem: Problem, dataset: Dataset) -> Problem:
         """With learned kernels all models are weighed by MKL, and C is chosen once, if it is to be."""

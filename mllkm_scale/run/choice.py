@@ -25,10 +25,22 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import Params
 from mllkm_scale.run.machine import make_machine
 from mllkm_scale.run.plan import Plan, expected_working
-from mllkm_scale.run.problem import FOLD_ROWS, Problem
+from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.settings import FEW_ROWS, FOLD_ROWS
 from mllkm_scale.team import Team
 
-__all__ = ["CS", "Choice", "Trial", "choose", "fold_trials", "learned_margins", "machine_start", "mkl_flops"]
+__all__ = [
+    "CS",
+    "Choice",
+    "MKLPath",
+    "Trial",
+    "choose",
+    "fold_trials",
+    "learned_margins",
+    "learned_mistakes",
+    "machine_start",
+    "mkl_flops",
+]
 
 Array = NDArray[Any]
 
@@ -36,7 +48,6 @@ CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
 
 FOLDS = 3  # each of which is held out once, or one of them alone
-ALL_FOLDS_ROWS = 2000  # up to which each of them is
 
 LOOSE_TOL = 0.05  # of the machines along the path
 DEAR_FLOPS = 4e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
@@ -131,9 +142,9 @@ def choose(
         n_held = sum(len(trial.codes) for trial in trials)
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
-        paths = [_Path(trial, params, plan, team, crew, poll) for trial in trials]
+        paths = [MKLPath(trial, params, plan, team, crew, poll) for trial in trials]
         errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
-        learned_error = sum(_learned_mistakes(trial) for trial in trials) / n_held
+        learned_error = sum(learned_mistakes(trial) for trial in trials) / n_held
     Cs = tuple(sorted(errors))
     told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
     if params.finish == "auto" and stands and learned_error < errors[best]:
@@ -170,10 +181,11 @@ def balancing_C(problem: Problem, margins: Array) -> float:
     return float(np.clip(norm**2 / within, CS[0], CS[-1])) if within > 0 else 1.0
 
 
-class _Path:
+class MKLPath:
     """Machines of a trial for one C after the other, each begun where the nearest one before has ended.
 
-    MKL weighs the learned kernels alone here: nothing is inserted, and nothing scanned.
+    MKL weighs learned kernels alone here: nothing is inserted, and nothing scanned. Where none were learned, kernels
+    of the grid are inserted until the gap is loosely closed.
     """
 
     def __init__(
@@ -181,7 +193,6 @@ class _Path:
     ) -> None:
         self.trial, self.params = trial, replace(params, tol=max(params.tol, LOOSE_TOL))
         self.ways = plan, team, crew, poll
-        self.margins = learned_margins(trial.problem, crew)
         self.states: dict[float, Any] = {}
 
     def mistakes(self, C: float) -> float:
@@ -189,14 +200,24 @@ class _Path:
         problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
         machine = make_machine(problem, problem.signs, self.params, *self.ways)
         assert isinstance(machine, SequentialMKL)
+        state: Any = None
         if self.states:
             nearest = min(self.states, key=lambda before: abs(np.log(before / C)))
             state = machine.warm(self.states[nearest], nearest)
-        else:
-            state = machine_start(machine, problem, slice(None), self.margins)
-        self.states[C] = machine.reweighed(state)
+        elif problem.learned is not None:
+            state = machine_start(machine, problem, slice(None), learned_margins(problem, self.ways[2]))
+        self.states[C] = machine.reweighed(state) if problem.learned else _loosely_solved(machine, state)
         poll()
         return _mistakes(problem, self.states[C], self.trial)
+
+
+def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
+    """The state after some rounds: at most as many as a training takes."""
+    for number, (after, certificate) in enumerate(machine.rounds(state), start=1):
+        state = after
+        if certificate.gap <= machine.settings.tol or number >= ROUNDS:
+            break
+    return state
 
 
 def _mistakes(problem: Problem, state: Any, trial: Trial) -> float:
@@ -208,7 +229,8 @@ def _mistakes(problem: Problem, state: Any, trial: Trial) -> float:
     return _wrong(kernels.decide(trial.rows, coef, local_coef), trial.codes)
 
 
-def _learned_mistakes(trial: Trial) -> float:
+def learned_mistakes(trial: Trial) -> float:
+    """Held-out rows that the learned machine predicts wrongly."""
     assert trial.problem.learned is not None
     return _wrong(trial.problem.learned.decide(trial.rows), trial.codes)
 
@@ -246,7 +268,7 @@ def fold_trials(
         if len(rows) > 1:
             fold[rows] = (place + np.arange(len(rows))) % n_folds
             place += len(rows)
-    for number in range(n_folds if len(codes) <= ALL_FOLDS_ROWS else 1):
+    for number in range(n_folds if len(codes) <= FEW_ROWS else 1):
         held = np.flatnonzero(fold == number)
         rest = np.flatnonzero(fold != number)
         if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):

@@ -3,6 +3,7 @@
     model.mllkm      the model, once training has ended
     checkpoint.npz   the state after the last round
     history.jsonl    one JSON object a round
+    selection.json   the settings that competed, their errors on held-out rows, and which was taken
     learning.npz     the descent that learns kernels, as far as it is; when it has ended, what it has learned
     learning.jsonl   one JSON object an epoch of it
     stream.jsonl     for a stream instead: one JSON object for some hundred samples
@@ -38,7 +39,7 @@ from mllkm_scale.whole_files import sweep_partial, write_whole
 __all__ = ["RunFolder"]
 
 MODEL, CHECKPOINT, HISTORY, STREAM = "model.mllkm", "checkpoint.npz", "history.jsonl", "stream.jsonl"
-LEARNING, EPOCHS = "learning.npz", "learning.jsonl"
+SELECTION, LEARNING, EPOCHS = "selection.json", "learning.npz", "learning.jsonl"
 PLAN, RUN, LOG, LOCK = "plan.json", "run.json", "run.log", ".lock"
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
@@ -51,7 +52,7 @@ class RunFolder:
 
     Attributes
     ----------
-    path, model, checkpoint, learning, history, plan, run, evaluation, report, log : pathlib.Path
+    path, model, checkpoint, selection, learning, history, plan, run, evaluation, report, log : pathlib.Path
         The folder and its files.
     streamed, epochs : History
         The reports of a stream, and the epochs in which kernels were learned.
@@ -77,6 +78,7 @@ class RunFolder:
         self.log = self.path / LOG
         self._rounds = History(self.history, Round)
         self.streamed = History(self.path / STREAM, Streamed)
+        self.selection = self.path / SELECTION
         self.learning = self.path / LEARNING
         self.epochs = History(self.path / EPOCHS, Epoch)
         self._held = ExitStack()  # lock, log and history, once they are open
@@ -129,7 +131,7 @@ class RunFolder:
         """Remove the files of an earlier training but for its log; all other files stay."""
         with writing(self.path):
             state = (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run)
-            for file in (*state, self.learning, self.epochs.path, self.evaluation, self.report):
+            for file in (*state, self.selection, self.learning, self.epochs.path, self.evaluation, self.report):
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -162,8 +162,8 @@ def _anchors(anchors: Any, place: Callable[[str], Path]) -> Any:
         anchor_spec(value)
     except ParameterError:
         raise ParameterError(
-            f'anchors={anchors!r} is none of: "learned", "learned:200", "learned+all", "all", 500, "kmeans:200",'
-            ' "anchors.npy"'
+            f'anchors={anchors!r} is none of: "auto", "learned", "learned:200", "learned+all", "all", 500,'
+            ' "kmeans:200", "anchors.npy"'
         ) from None
     return value
 

@@ -30,14 +30,12 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 from mllkm_scale.run.events import Listener, Phase
 from mllkm_scale.run.plan import Plan
+from mllkm_scale.run.settings import FOLD_ROWS, contenders
 from mllkm_scale.team import Team
 
-__all__ = ["FOLD_ROWS", "Problem", "build_problem"]
+__all__ = ["Problem", "build_problem"]
 
 Array = NDArray[Any]
-
-FOLD_ROWS = 20_000
-"""Up to so many rows, the learned machine is judged by folds; with more, rows are held out from the descent."""
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
@@ -92,8 +90,12 @@ def build_problem(
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
 
+    Of settings that are still open, the first is taken.
+
     Kernels are learned by the threads of `team`, in this process.
     """
+    first = contenders(params, dataset.n_rows)[0]
+    params = first.at(first.strengths[0])
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
@@ -114,7 +116,9 @@ def build_problem(
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
-        settings = learn_settings(data.n_rows, count, _metric(params.metric, data.n_features), seed)
+        settings = learn_settings(
+            data.n_rows, count, _metric(params.metric, data.n_features), seed, float(params.ridge)
+        )
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
             data,

@@ -15,6 +15,7 @@ from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.settings import learned_kernels
 from mllkm_scale.params import Params
+from mllkm_scale.run.settings import may_be_learned, may_be_samples
 from mllkm_scale.scan.work import scan_dtype
 from mllkm_scale.team import n_threads
 
@@ -54,7 +55,9 @@ class Sizes:
 def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
     """Sizes of the problem that these parameters make of the data set."""
     d = dataset.n_features
-    p = most_columns(params.scaling, d)
+    learns, grid = may_be_learned(params, dataset.n_rows), may_be_samples(params, dataset.n_rows)
+    scaling = params.scaling if learns or params.scaling != "auto" else "standard"
+    p = most_columns(scaling, d)
     components = params.n_components
     if components is None or isinstance(components, float | np.floating):
         n_features = p  # a share of variance may keep all of them
@@ -63,12 +66,12 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         if not 1 <= n_features <= p:
             raise ParameterError(f"n_components={components}: give a whole number from 1 to {p}, or a share below 1")
     spec, n_unmapped = anchor_spec(params.anchors), n_features
-    if spec.learned and isinstance(params.metric, int):
+    if learns and isinstance(params.metric, int):
         if params.metric > n_features:
             raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
-        n_features = params.metric
+        n_features = n_features if grid else params.metric
     K = n_outputs(n_classes)
-    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if spec.learned else 0
+    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if learns else 0
     shared = params.multi_class == "shared" and n_classes > 2
     return Sizes(
         n_rows=dataset.n_rows,
@@ -76,11 +79,11 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_features=n_features,
         itemsize=dataset.work_dtype.itemsize,
         n_outputs=n_classes if shared else 1,
-        n_anchors=spec.n_anchors(dataset.n_rows, n_learned),
+        n_anchors=spec.n_anchors(dataset.n_rows, 0 if grid else n_learned),
         n_learned=n_learned,
         n_signs=K,
         n_unmapped=n_unmapped,
-        metric=params.metric,
+        metric="diagonal" if params.metric == "auto" else params.metric,
         n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
         componentwise=params.componentwise,
         threads=n_threads(params.n_jobs),
@@ -89,5 +92,5 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         map=check_map(params.map),
         scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
         n_columns=p,
-        sketched=params.scaling in QUANTILE_SCALINGS,
+        sketched=scaling in QUANTILE_SCALINGS,
     )

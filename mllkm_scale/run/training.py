@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale import __version__
 from mllkm_scale.crew import Crew, ThreadCrew
-from mllkm_scale.data import Dataset
+from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
@@ -39,6 +39,8 @@ from mllkm_scale.run.memory import peak_bytes
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.records import cluster_record, round_event
+from mllkm_scale.run.selection import Selection, load_selection, select
+from mllkm_scale.run.settings import contenders, is_settled
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team
 from mllkm_scale.units import format_bytes
@@ -122,6 +124,7 @@ class Training:
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
+        self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
@@ -138,6 +141,7 @@ class Training:
             self.folder.epochs.cut(0 if state is None else state.place.epoch)
             return file
 
+        self.settle(dataset, resume)
         problem = build_problem(
             dataset,
             self.params,
@@ -153,6 +157,27 @@ class Training:
             return self.run_on(problem, dataset, resume)
         finally:
             problem.close()
+
+    def settle(self, dataset: Dataset, resume: bool) -> None:
+        """Let settings compete that the parameters leave open, and go on with the one that wins."""
+        rivals = contenders(self.params, dataset.n_rows)
+        if is_settled(rivals):
+            self.params = rivals[0].at(rivals[0].strengths[0])
+            return
+        if resume and self.folder is not None:
+            self.selection = load_selection(self.folder.selection, rivals)
+        if self.selection is None:
+            check(dataset)  # whole, so that rows are named by their numbers in it
+            self.selection = select(
+                dataset, rivals, self.plan, self.team, self.crew, self.listener, self.poll, self.out_of_time
+            )
+        if self.selection is None:  # nothing to go by: the plainest contender
+            self.params = rivals[-1].at(rivals[-1].strengths[0])
+            return
+        self.begin_folder(dataset, resume)
+        if self.folder is not None:
+            self.folder.write_json(self.folder.selection.name, self.selection.as_dict())
+        self.params = self.selection.settled(self.params)
 
     def begin_folder(self, dataset: Dataset, resume: bool) -> None:
         """Once the training is sure to begin: remove what an earlier one has left, and say what this one is."""
@@ -385,6 +410,7 @@ class Training:
             "C": None if model is None else model.certificate.params["C"],
             "local_bias": None if model is None else model.family.local_bias,
             "plan": self.plan.as_dict(),
+            "selection": None if self.selection is None else self.selection.as_dict(),
             "choice": None if self.choice is None else self.choice.as_dict(),
             "learned": self.learned_dict(model),
             "inner": self.inner_records,

@@ -1,0 +1,97 @@
+"""The settings that "auto" stands for: which candidates there are, in which metric, and how they are regularised.
+
+Candidates are learned, or are all samples. With few rows several settings compete (`selection`); with many, or where
+parameters leave no choice, one setting follows by rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mllkm_scale.kernels.anchors import anchor_spec
+from mllkm_scale.learn.machine import Metric
+from mllkm_scale.learn.settings import RIDGE
+from mllkm_scale.params import Params
+
+__all__ = ["FOLD_ROWS", "LEAST_ROWS", "Contender", "contenders", "is_settled", "may_be_learned", "may_be_samples"]
+
+LEAST_ROWS = 50
+"""With fewer rows nothing is learned, and nothing held out: all samples are anchors."""
+
+FEW_ROWS = 2000
+"""Up to so many rows all samples compete with learned anchors, and every row is held out once."""
+
+FOLD_ROWS = 20_000
+"""Up to so many rows settings compete; with more, rows are held out from the one descent."""
+
+RIDGES = (0.1, 8.0, 128.0)
+CS = (1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One kind of candidates with a path of strengths: ridges of the descent, or values of C for samples."""
+
+    params: Params
+    strengths: tuple[float | str, ...]
+
+    @property
+    def learned(self) -> bool:
+        return anchor_spec(self.params.anchors).learned
+
+    def at(self, strength: float | str) -> Params:
+        """The parameters with this strength."""
+        return replace(self.params, ridge=strength) if self.learned else replace(self.params, C=strength)
+
+
+def contenders(params: Params, n_rows: int) -> list[Contender]:
+    """What the parameters leave open for so many rows; the first strength of the first is what is taken unseen."""
+    found = []
+    if may_be_learned(params, n_rows):
+        anchors = "learned" if _open(params) else params.anchors
+        metrics: tuple[Metric, ...] = (params.metric,)
+        ridges: tuple[float | str, ...] = (params.ridge,)
+        competes = LEAST_ROWS <= n_rows <= FOLD_ROWS
+        if params.metric == "auto":
+            metrics = ("diagonal", None) if competes else ("diagonal",)
+        if params.ridge == "auto":
+            ridges = _ridges(n_rows) if competes else (RIDGE,)
+        found += [Contender(replace(params, anchors=anchors, metric=metric), ridges) for metric in metrics]
+    if may_be_samples(params, n_rows):
+        anchors = "all" if _open(params) else params.anchors
+        scaling = "standard" if params.scaling == "auto" else params.scaling
+        Cs: tuple[float | str, ...] = CS if found and params.C == "auto" else (params.C,)
+        found.append(Contender(replace(params, anchors=anchors, metric=None, scaling=scaling), Cs))
+    return found
+
+
+def is_settled(rivals: list[Contender]) -> bool:
+    """Whether there is a single setting."""
+    return len(rivals) == 1 and len(rivals[0].strengths) == 1
+
+
+def _ridges(n_rows: int) -> tuple[float, ...]:
+    return RIDGES if n_rows <= FEW_ROWS else RIDGES[:2]
+
+
+def _open(params: Params) -> bool:
+    return anchor_spec(params.anchors).kind == "auto"
+
+
+def may_be_learned(params: Params, n_rows: int) -> bool:
+    """Whether kernels may be learned: not where scales are given, or where a machine has no local biases."""
+    if not _open(params):
+        return anchor_spec(params.anchors).learned
+    if params.finish == "none":
+        return True
+    as_given = params.strategy == "paper" or not isinstance(params.gammas, str) or params.local_bias == 0
+    return n_rows >= LEAST_ROWS and not as_given
+
+
+def may_be_samples(params: Params, n_rows: int) -> bool:
+    """Whether candidates may be those of a grid: all samples, or the anchors that were asked for."""
+    if not _open(params):
+        return not anchor_spec(params.anchors).learned
+    if not may_be_learned(params, n_rows):
+        return True
+    return n_rows <= FEW_ROWS and params.max_kernels is None and params.finish == "auto"
