@@ -21,7 +21,7 @@ from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
 from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import make_block
-from mllkm_scale.learn.loops import adam_step
+from mllkm_scale.learn.loops import adam_steps, draw_dropout
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
 from mllkm_scale.learn.sizes import BLOCK_ROWS
@@ -114,7 +114,11 @@ class Descent:
         self.state = DescentState(Place(), machine.values, zeros, zeros.copy())
         products = layout.n_mapped * (2 if layout.linear else 1) + 3 * layout.n_outputs * layout.width
         self._shares = BLOCK_ROWS * layout.n_kernels * products >= _SHARED_FLOPS
-        self._runs = layout.runs
+        self._ends = np.array([run.stop for run in layout.runs.values()])
+        self._rates = np.array([settings.metric_rate if name == "metric" else settings.rate for name in layout.runs])
+        self._ridges = np.array([settings.ridge if name == "predictors" else 0.0 for name in layout.runs])
+        self._rule = np.array([*settings.decays, settings.floor])
+        self._dropout = np.ones(layout.n_kernels, np.float32)
         self._n_steps = settings.epochs * batches.steps_per_epoch
 
     def resume(self, state: DescentState) -> None:
@@ -153,7 +157,6 @@ class Descent:
         """One step of Adam on a batch."""
         settings, state, n = self.settings, self.state, len(X)
         parts = [slice(start, min(start + BLOCK_ROWS, n)) for start in range(0, n, BLOCK_ROWS)]
-
         dropout = self._draw_dropout()
 
         def work(at: int) -> tuple[float, int]:
@@ -166,23 +169,20 @@ class Descent:
         state.seen += n
         state.steps += 1
         length = settings.step_length(min(1.0, state.steps / self._n_steps))
-        rule = np.array([*settings.decays, settings.floor])
         total = self._gradients[0]
         for gradients in self._gradients[1 : len(parts)]:
             total += gradients
-        for name, run in self._runs.items():
-            rate = (settings.metric_rate if name == "metric" else settings.rate) * length
-            ridge = settings.ridge if name == "predictors" else 0.0
-            adam_step(state.values[run], total[run], state.mean[run], state.square[run], rate, ridge, rule, state.steps)
+        moments = state.mean, state.square
+        adam_steps(
+            state.values, total, *moments, self._ends, self._rates * length, self._ridges, self._rule, state.steps
+        )
 
     def _draw_dropout(self) -> Array | None:
         """Factors of the bumps in this step: a share of the kernels is left out, and the others stand in for them."""
-        share = self.settings.dropout
-        if share == 0:
+        if self.settings.dropout == 0:
             return None
-        rng = np.random.default_rng([self.settings.seed, 17, self.state.steps])
-        kept = rng.random(self.machine.layout.n_kernels) >= share
-        return np.where(kept, 1.0 / (1.0 - share), 0.0).astype(np.float32)
+        draw_dropout(self.settings.seed, self.state.steps, self.settings.dropout, self._dropout)
+        return self._dropout
 
     def decide(self, X: Array) -> Array:
         """f (rows, K) of rows in the units of the descent."""

@@ -17,25 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.crew import Crew
-from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import Params
+from mllkm_scale.run.folds import Trial, mistakes
 from mllkm_scale.run.machine import make_machine
 from mllkm_scale.run.plan import Plan, expected_working
 from mllkm_scale.run.problem import Problem
-from mllkm_scale.run.settings import FEW_ROWS, FOLD_ROWS
+from mllkm_scale.run.settings import FOLD_ROWS
 from mllkm_scale.team import Team
 
 __all__ = [
     "CS",
     "Choice",
     "MKLPath",
-    "Trial",
     "choose",
-    "fold_trials",
     "learned_margins",
     "learned_mistakes",
     "machine_start",
@@ -47,7 +45,6 @@ Array = NDArray[Any]
 CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
 
-FOLDS = 3  # each of which is held out once, or one of them alone
 
 LOOSE_TOL = 0.05  # of the machines along the path
 DEAR_FLOPS = 4e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
@@ -73,18 +70,6 @@ class Choice:
     def from_dict(cls, found: dict[str, Any]) -> Choice:
         """The choice that `as_dict` was called on."""
         return cls(**found | {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])})
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A problem to train on, and prepared rows that it does not have, with the numbers of their classes."""
-
-    problem: Problem
-    rows: Array
-    codes: Array
-
-    def close(self) -> None:
-        self.problem.close()
 
 
 def learned_margins(problem: Problem, crew: Crew) -> Array:
@@ -195,7 +180,7 @@ class MKLPath:
         self.ways = plan, team, crew, poll
         self.states: dict[float, Any] = {}
 
-    def mistakes(self, C: float) -> float:
+    def mistakes(self, C: float) -> int:
         """Held-out rows that the machine of this C predicts wrongly."""
         problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
         machine = make_machine(problem, problem.signs, self.params, *self.ways)
@@ -220,24 +205,19 @@ def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
     return state
 
 
-def _mistakes(problem: Problem, state: Any, trial: Trial) -> float:
+def _mistakes(problem: Problem, state: Any, trial: Trial) -> int:
     """Held-out rows that the machine of a state predicts wrongly."""
     used = state.weights > 0
     kernels, rows = problem.grid.take(state.active[used]), np.flatnonzero(state.duals.any(axis=1))
     signed = state.duals[rows] * problem.signs[rows]
     coef, local_coef = kernels.coefficients(problem.data.rows(rows), signed, state.weights[used])
-    return _wrong(kernels.decide(trial.rows, coef, local_coef), trial.codes)
+    return mistakes(kernels.decide(trial.rows, coef, local_coef), trial.codes)
 
 
-def learned_mistakes(trial: Trial) -> float:
+def learned_mistakes(trial: Trial) -> int:
     """Held-out rows that the learned machine predicts wrongly."""
     assert trial.problem.learned is not None
-    return _wrong(trial.problem.learned.decide(trial.rows), trial.codes)
-
-
-def _wrong(F: Array, codes: Array) -> float:
-    said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
-    return float(np.count_nonzero(said != codes))
+    return mistakes(trial.problem.learned.decide(trial.rows), trial.codes)
 
 
 def _held_out(problem: Problem) -> Trial:
@@ -251,28 +231,3 @@ def _held_out(problem: Problem) -> Trial:
         problem, data=subset(problem.data, rows, "rows"), signs=problem.signs[rows], codes=problem.codes[rows]
     )
     return Trial(smaller, problem.data.rows(held).astype(np.float64), problem.codes[held])
-
-
-def fold_trials(
-    dataset: Dataset, codes: Array, seed: int, build: Callable[[Dataset], Problem], n_folds: int = FOLDS
-) -> Iterator[Trial]:
-    """A trial for each fold: `build` makes the problem of the rows of the others. Folds have all classes in them.
-
-    A class with a single row is in all problems and in no fold.
-    """
-    fold = np.full(len(codes), -1)
-    rng = np.random.default_rng([seed, 16])
-    place = 0
-    for code in range(int(codes.max()) + 1):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        if len(rows) > 1:
-            fold[rows] = (place + np.arange(len(rows))) % n_folds
-            place += len(rows)
-    for number in range(n_folds if len(codes) <= FEW_ROWS else 1):
-        held = np.flatnonzero(fold == number)
-        rest = np.flatnonzero(fold != number)
-        if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):
-            continue
-        problem = build(subset(dataset, rest, "rows"))
-        rows = problem.preprocessor.transform(dataset.rows(held), np.float64)
-        yield Trial(problem, rows, codes[held])

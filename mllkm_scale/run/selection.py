@@ -2,7 +2,8 @@
 
 Every contender is trained without the rows of a fold, and errs on these, for each of its strengths. Errors on few rows
 are noisy, and neighbours on a path of strengths do about the same: so a strength is judged by its own error and that of
-its neighbours, half and half. With up to 2,000 rows all three folds are held out in turn; with more, one is.
+its neighbours, half and half. With up to 2,000 rows all three folds are held out in turn; with more, one is, and at
+most 10,000 rows of the others are trained on: a ridge times the rows means the same for any number of them.
 """
 
 from __future__ import annotations
@@ -11,27 +12,31 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mllkm_scale.crew import Crew
+from mllkm_scale.automatic import weight_of_loss
+from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.params import Params
 from mllkm_scale.run.checkpoint import ANEW
-from mllkm_scale.run.choice import MKLPath, Trial, fold_trials, learned_mistakes
+from mllkm_scale.run.choice import MKLPath, learned_mistakes
 from mllkm_scale.run.events import Listener, Notice, Phase
+from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
 from mllkm_scale.run.plan import Plan
-from mllkm_scale.run.problem import build_problem
+from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.settings import Contender
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team
 
 __all__ = ["Selection", "Tried", "load_selection", "select", "smoothed"]
+
+MOST_ROWS = 10_000
+"""Rows that a contender is trained on, at most; half as many are held out."""
 
 _SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
 
@@ -90,7 +95,6 @@ def select(
     rivals: Sequence[Contender],
     plan: Plan,
     team: Team,
-    crew: Crew,
     listener: Listener,
     poll: Callable[[], None],
     out_of_time: Callable[[], bool],
@@ -99,12 +103,13 @@ def select(
 
     None if no rows can be held out, because classes have single rows.
     """
+    tryout = _Tryout(dataset, int(rivals[0].params.random_state or 0), plan, team, poll)
+    if not tryout.folds:
+        return None
     listener(Phase("select", f"{sum(len(rival.strengths) for rival in rivals)} settings on held-out rows"))
     tried: list[Tried] = []
     for rival in rivals:
-        errors = _errors(dataset, rival, plan, team, crew, poll)
-        if errors is None:
-            return None
+        errors = tryout.errors(rival)
         for strength, error, judged in zip(rival.strengths, errors, smoothed(errors), strict=True):
             tried.append(Tried(**_setting(rival.at(strength)), error=error, judged=judged))
         if out_of_time():
@@ -141,35 +146,40 @@ def smoothed(errors: Sequence[float]) -> list[float]:
     return [round(float(e), 12) for e in 0.5 * padded[1:-1] + 0.25 * (padded[:-2] + padded[2:])]
 
 
-def _errors(
-    dataset: Dataset, rival: Contender, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
-) -> list[float] | None:
-    """Error of each strength of a contender over the folds; None if no rows can be held out."""
-    _, codes = encode_labels(dataset.labels())
-    seed = int(rival.params.random_state or 0)
-    wrong, n_held = np.zeros(len(rival.strengths)), 0
+class _Tryout:
+    """Trains contenders without rows that are held out, one setting and fold in each thread."""
 
-    def build(params: Params, part: Dataset) -> Any:
-        poll()
-        return build_problem(part, params, plan, lambda event: None, crew, poll, team)
+    def __init__(self, dataset: Dataset, seed: int, plan: Plan, team: Team, poll: Callable[[], None]) -> None:
+        self.dataset, self.team, self.poll = dataset, team, poll
+        self.plan = replace(plan, inner_bytes=plan.inner_bytes // team.size)
+        _, self.codes = encode_labels(dataset.labels())
+        self.folds = list(folds_of(self.codes, seed, MOST_ROWS))
 
-    if rival.learned:
-        for at, strength in enumerate(rival.strengths):
-            n_held = 0
-            for trial in fold_trials(dataset, codes, seed, partial(build, rival.at(strength))):
-                with closing(trial):
-                    wrong[at] += learned_mistakes(trial)
-                    n_held += len(trial.codes)
-    else:
-        for trial in fold_trials(dataset, codes, seed, partial(build, rival.params)):
-            with closing(trial):
-                wrong += _path_mistakes(trial, rival, plan, team, crew, poll)
-                n_held += len(trial.codes)
-    return (wrong / n_held).tolist() if n_held else None
+    def errors(self, rival: Contender) -> list[float]:
+        """Error of each strength over the folds."""
+        paths = [(s,) for s in rival.strengths] if rival.learned else [rival.strengths]
+        tasks = [(strengths, fold) for strengths in paths for fold in self.folds]
+        wrong = self.team.run(lambda task: self.mistakes(rival, *task), tasks)
+        n_folds = len(self.folds)
+        by_path = [np.sum(wrong[at : at + n_folds], axis=0) for at in range(0, len(wrong), n_folds)]
+        n_held = sum(len(fold.held) for fold in self.folds)
+        return [float(count) / n_held for count in np.concatenate(by_path)]
+
+    def mistakes(self, rival: Contender, strengths: tuple[float | str, ...], fold: Fold) -> list[int]:
+        """Rows of a fold that are predicted wrongly, for each of these strengths."""
+        own = Team()
+        crew = ThreadCrew(own, self.poll)
+        params = rival.at(strengths[0])
+
+        def build(part: Dataset) -> Problem:
+            return build_problem(part, params, self.plan, lambda event: None, crew, self.poll, own)
+
+        with closing(make_trial(self.dataset, self.codes, fold, build)) as trial:
+            if rival.learned:
+                return [learned_mistakes(trial)]
+            path = MKLPath(trial, params, self.plan, own, crew, self.poll)
+            return [path.mistakes(_weight(C, trial)) for C in strengths]
 
 
-def _path_mistakes(
-    trial: Trial, rival: Contender, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
-) -> np.ndarray:
-    path = MKLPath(trial, rival.params, plan, team, crew, poll)
-    return np.array([path.mistakes(float(C)) for C in rival.strengths])
+def _weight(C: float | str, trial: Trial) -> float:
+    return weight_of_loss(C, trial.problem.data.n_features)

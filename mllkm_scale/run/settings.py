@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.machine import Metric
-from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.params import Params
 
 __all__ = ["FOLD_ROWS", "LEAST_ROWS", "Contender", "contenders", "is_settled", "may_be_learned", "may_be_samples"]
@@ -22,7 +21,7 @@ FEW_ROWS = 2000
 """Up to so many rows all samples compete with learned anchors, and every row is held out once."""
 
 FOLD_ROWS = 20_000
-"""Up to so many rows settings compete; with more, rows are held out from the one descent."""
+"""Up to so many rows learned machines are judged by folds; with more, by rows held out from the descent."""
 
 RIDGES = (0.1, 8.0, 128.0)
 CS = (1.0, 10.0, 100.0)
@@ -51,11 +50,10 @@ def contenders(params: Params, n_rows: int) -> list[Contender]:
         anchors = "learned" if _open(params) else params.anchors
         metrics: tuple[Metric, ...] = (params.metric,)
         ridges: tuple[float | str, ...] = (params.ridge,)
-        competes = LEAST_ROWS <= n_rows <= FOLD_ROWS
         if params.metric == "auto":
-            metrics = ("diagonal", None) if competes else ("diagonal",)
+            metrics = ("diagonal", None) if LEAST_ROWS <= n_rows <= FOLD_ROWS else ("diagonal",)
         if params.ridge == "auto":
-            ridges = _ridges(n_rows) if competes else (RIDGE,)
+            ridges = RIDGES if n_rows >= LEAST_ROWS else RIDGES[:1]
         found += [Contender(replace(params, anchors=anchors, metric=metric), ridges) for metric in metrics]
     if may_be_samples(params, n_rows):
         anchors = "all" if _open(params) else params.anchors
@@ -68,10 +66,6 @@ def contenders(params: Params, n_rows: int) -> list[Contender]:
 def is_settled(rivals: list[Contender]) -> bool:
     """Whether there is a single setting."""
     return len(rivals) == 1 and len(rivals[0].strengths) == 1
-
-
-def _ridges(n_rows: int) -> tuple[float, ...]:
-    return RIDGES if n_rows <= FEW_ROWS else RIDGES[:2]
 
 
 def _open(params: Params) -> bool:

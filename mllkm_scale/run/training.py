@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,9 +30,10 @@ from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
-from mllkm_scale.run.choice import Choice, choose, fold_trials, learned_margins, machine_start
+from mllkm_scale.run.choice import Choice, choose, learned_margins, machine_start
 from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
 from mllkm_scale.run.memory import peak_bytes
@@ -168,9 +169,7 @@ class Training:
             self.selection = load_selection(self.folder.selection, rivals)
         if self.selection is None:
             check(dataset)  # whole, so that rows are named by their numbers in it
-            self.selection = select(
-                dataset, rivals, self.plan, self.team, self.crew, self.listener, self.poll, self.out_of_time
-            )
+            self.selection = select(dataset, rivals, self.plan, self.team, self.listener, self.poll, self.out_of_time)
         if self.selection is None:  # nothing to go by: the plainest contender
             self.params = rivals[-1].at(rivals[-1].strengths[0])
             return
@@ -224,7 +223,10 @@ class Training:
         )
         self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
         _, codes = encode_labels(dataset.labels())
-        trials = partial(fold_trials, dataset, codes, problem.seed, quiet)
+
+        def trials() -> Iterator[Trial]:
+            return (make_trial(dataset, codes, fold, quiet) for fold in folds_of(codes, problem.seed))
+
         late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
         params = replace(self.params, finish="none") if late else self.params
         choice = choose(problem, trials, params, self.plan, self.team, self.crew, self.poll)

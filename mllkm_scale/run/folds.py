@@ -1,0 +1,88 @@
+"""Folds: rows to train on, and rows that are held out to measure errors on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data import Dataset
+from mllkm_scale.data.subset import subset
+from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.settings import FEW_ROWS
+
+__all__ = ["FOLDS", "Fold", "Trial", "folds_of", "make_trial", "mistakes"]
+
+Array = NDArray[Any]
+
+FOLDS = 3
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Numbers of rows in ascending order: those to train on, and those that are held out."""
+
+    rest: Array
+    held: Array
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A problem to train on, and prepared rows that it does not have, with the numbers of their classes."""
+
+    problem: Problem
+    rows: Array
+    codes: Array
+
+    def close(self) -> None:
+        self.problem.close()
+
+
+def folds_of(codes: Array, seed: int, most_rows: int | None = None) -> Iterator[Fold]:
+    """Each of three folds is held out in turn, or with many rows one of them. Folds have all classes in them.
+
+    A class with a single row is always trained on, and in no fold. With `most_rows`, at most so many are trained on,
+    and at most half as many held out, of each class its share.
+    """
+    fold = np.full(len(codes), -1)
+    rng = np.random.default_rng([seed, 16])
+    place = 0
+    for code in range(int(codes.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        if len(rows) > 1:
+            fold[rows] = (place + np.arange(len(rows))) % FOLDS
+            place += len(rows)
+    for number in range(FOLDS if len(codes) <= FEW_ROWS else 1):
+        held, rest = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):
+            continue
+        if most_rows is not None:
+            rest, held = _share(rest, codes, most_rows, rng), _share(held, codes, most_rows // 2, rng)
+        yield Fold(rest, held)
+
+
+def _share(rows: Array, codes: Array, most: int, rng: np.random.Generator) -> Array:
+    """At most about so many of the rows, of each class its share but one at least."""
+    if len(rows) <= most:
+        return rows
+    kept = []
+    for code in np.unique(codes[rows]):
+        own = rng.permutation(rows[codes[rows] == code])
+        kept.append(own[: max(1, round(len(own) * most / len(rows)))])
+    return np.sort(np.concatenate(kept))
+
+
+def make_trial(dataset: Dataset, codes: Array, fold: Fold, build: Callable[[Dataset], Problem]) -> Trial:
+    """The problem that `build` makes of the rows to train on, and the rows that are held out."""
+    problem = build(subset(dataset, fold.rest, "rows"))
+    rows = problem.preprocessor.transform(dataset.rows(fold.held), np.float64)
+    return Trial(problem, rows, codes[fold.held])
+
+
+def mistakes(F: Array, codes: Array) -> int:
+    """Rows that are predicted wrongly by the scores F (rows, K)."""
+    said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
+    return int(np.count_nonzero(said != codes))
