@@ -25,7 +25,7 @@ RIDGE = 0.1
 SAMPLE_ROWS = 1000
 """Rows from which the first widths and the spread of the features are taken."""
 
-HELD_SHARE, MOST_HELD = 0.1, 5000
+HELD_SHARE, MOST_HELD = 0.05, 2500
 """Rows that are held out to measure the error by: a share, and not more than so many."""
 
 
@@ -78,10 +78,18 @@ def dropout_share(n_rows: int) -> float:
     return _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
 
 
-def learn_settings(n_rows: int, n_kernels: int, metric: Metric, seed: int, ridge: float = RIDGE) -> LearnSettings:
+def learn_settings(
+    n_rows: int, n_kernels: int, metric: Metric, seed: int, ridge: float = RIDGE, share_of_epochs: float = 1.0
+) -> LearnSettings:
     """The settings for so many rows and kernels; `ridge` is times the rows."""
-    epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
+    epochs = min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS)
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
     return LearnSettings(
-        n_kernels, epochs, batch, metric, ridge=ridge / n_rows, dropout=dropout_share(n_rows), seed=seed
+        n_kernels,
+        max(1, round(share_of_epochs * epochs)),
+        batch,
+        metric,
+        ridge=ridge / n_rows,
+        dropout=dropout_share(n_rows),
+        seed=seed,
     )

@@ -36,14 +36,16 @@ _OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
 class MLLKMClassifier(DecidesByModel):
     """Multiple Locally Linear Kernel Machine.
 
-    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point; anchors and widths are
-    chosen by l1 multiple kernel learning over one kernel per training sample and scale, with a certified duality gap.
+    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point. Anchors, widths and a
+    scaling of the features are learned; l1 multiple kernel learning then weighs these kernels, drops what is not
+    needed, and certifies the result by a duality gap. Or all training samples are candidates for anchors. By default,
+    held-out rows decide between the two where rows are few.
 
     Parameters
     ----------
     C : "auto" or float
-        Weight of the hinge loss against the norm. "auto" is a twentieth of the number of features after projection, and
-        at least 0.5.
+        Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
+        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -51,13 +53,18 @@ class MLLKMClassifier(DecidesByModel):
     gammas : "auto", float or list of float
         Scales of the bumps. "auto" spreads half-widths around the median distance of the data;
         `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
-    anchors : "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
+    anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
         samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
-        against all training samples.
-    metric : {"diagonal", "full", None} or int
+        against all training samples. "auto" is "all" with fewer than 50 rows; up to 2,000 rows "all" or "learned",
+        whichever errs less on held-out rows; and "learned" with more. Where `gammas` are given, it is "all".
+    metric : {"auto", "diagonal", "full", None} or int
         What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
-        rows of a linear map. It becomes part of the model.
+        rows of a linear map. It becomes part of the model. "auto" is "diagonal", or with up to 20,000 rows None, if
+        that errs less on held-out rows.
+    ridge : "auto" or float
+        When anchors are learned: weight of the squared norms of the local classifiers, times the number of rows,
+        against the mean hinge loss. "auto" is 0.1, 8 or 128, by the error on held-out rows.
     finish : {"auto", "mkl", "none"}
         What follows when anchors are learned. "mkl": multiple kernel learning weighs the kernels, drops those that are
         not needed, and certifies the result. "none": the machine stays as it was learned, with the gap that it has.
@@ -69,8 +76,8 @@ class MLLKMClassifier(DecidesByModel):
         Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
     scaling : {"standard", "minmax", "unit-norm", "none", "quantile", "standard+quantile", "auto"}
         Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
-        "standard+quantile" puts this beside the standard column of the feature; "auto" does so only for features
-        whose two columns are not nearly the same.
+        "standard+quantile" puts this beside the standard column of the feature. "auto" is "standard"; where
+        kernels are learned, the quantile column stands beside those features whose two columns are not nearly the same.
     n_components : int, float or None
         Principal components kept after the scaling, or their share of variance if below 1.
     whiten : bool

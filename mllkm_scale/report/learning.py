@@ -16,6 +16,7 @@ from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thin
 from mllkm_scale.report.prepared_space import plain
 from mllkm_scale.report.run_files import Record, Run
 from mllkm_scale.run.events import Epoch
+from mllkm_scale.run.selection import Tried as Setting
 from mllkm_scale.run.wording import percent, seconds
 
 if TYPE_CHECKING:
@@ -48,19 +49,21 @@ class Learning:
 
 
 def learning_section(run: Run, shape: ImageShape | None = None) -> Learning | None:
-    """What the files tell of learned kernels; None if none were learned."""
-    if not run.epochs and not run.learned:
+    """What the files tell of learned kernels and of settings that competed; None if there were neither."""
+    if not run.epochs and not run.learned and not run.selection:
         return None
     pictures = [_descent(run.epochs)] if run.epochs else []
     columns = _columns(run)
     if columns is not None:
         drawn = _pixels(columns, shape) if shape is not None else None
         pictures.append(drawn or _importance(columns))
-    return Learning(_sentence(run), _facts(run), _tried(run.choice), pictures)
+    return Learning(_sentence(run), _facts(run), _competed(run.selection) + _tried(run.choice), pictures)
 
 
 def _sentence(run: Run) -> str:
     reason = str(run.choice.get("reason") or "")
+    if not run.epochs and not run.learned:
+        return "All samples are anchors: on held-out rows they erred less than learned kernels."
     if not run.choice and not run.result:
         return "The training ended before it was decided how to go on from the learned kernels."
     if _by_mkl(run):
@@ -100,6 +103,16 @@ def _metric_in_words(learned: Record) -> str:
     if not columns:
         return f"scaling of {count:,} columns"
     return f"scaling of {count:,} columns, of which {columns:,} vanish; {features:,} features are not read any more"
+
+
+def _competed(selection: Record) -> list[Tried]:
+    """The settings that competed, with their errors on held-out rows."""
+    taken = selection.get("taken")
+    try:
+        settings = [Setting(**one) for one in selection.get("tried") or ()]
+        return [Tried(one.name, 100 * one.error, at == taken) for at, one in enumerate(settings)]
+    except (TypeError, ValueError, AttributeError):  # not as it was written
+        return []
 
 
 def _tried(choice: Record) -> list[Tried]:

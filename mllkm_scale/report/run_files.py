@@ -93,6 +93,11 @@ class Run:
         return _mapping(self.record.get("choice"))
 
     @property
+    def selection(self) -> Record:
+        """The settings that competed on held-out rows; empty if none did."""
+        return _mapping(self.record.get("selection"))
+
+    @property
     def learned(self) -> Record:
         """What run.json says of learned kernels; empty if there are none."""
         return _mapping(self.record.get("learned"))

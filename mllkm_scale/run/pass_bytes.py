@@ -6,6 +6,8 @@ not known before the training: it is as many as were seen on real data.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.quantile_sketch import sketch_bytes
 from mllkm_scale.kernels.distances import ROW_BLOCK
@@ -18,6 +20,7 @@ from mllkm_scale.learn.machine import Layout
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.learn.sizes import learn_bytes
 from mllkm_scale.mkl.state import Settings
+from mllkm_scale.run.settings import TRIED_AT_ONCE
 from mllkm_scale.run.sizes import Sizes
 from mllkm_scale.scan.component_sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_walk_bytes
@@ -33,6 +36,7 @@ __all__ = [
     "preparing_bytes",
     "scan_bytes",
     "scanned_bytes",
+    "selecting_bytes",
     "support_bytes_within",
 ]
 
@@ -72,6 +76,15 @@ def learning_bytes(sizes: Sizes) -> int:
     layout = Layout(Family(sizes.map, sizes.componentwise), sizes.n_learned, d, K, sizes.metric)
     settings = learn_settings(n, sizes.n_learned, sizes.metric, 0)
     return learn_bytes(layout, n, min(default_chunk_rows(d), n), settings)
+
+
+def selecting_bytes(sizes: Sizes, threads: int) -> int:
+    """Settings that compete, one in each thread: a descent, and the rows that it has and has not."""
+    if not sizes.n_tried:
+        return 0
+    rows = 3 * sizes.n_tried // 2 * max(sizes.width, sizes.n_unmapped)
+    smaller = replace(sizes, n_rows=sizes.n_tried)
+    return min(threads, TRIED_AT_ONCE) * (learning_bytes(smaller) + rows * (sizes.itemsize + 8))
 
 
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:

@@ -23,6 +23,7 @@ from mllkm_scale.run.pass_bytes import (
     learning_bytes,
     preparing_bytes,
     scan_bytes,
+    selecting_bytes,
     support_bytes_within,
 )
 from mllkm_scale.run.sizes import Sizes, sizes_of
@@ -144,7 +145,8 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
 
     def least_for(threads: int) -> int:
-        passes = max(scan_bytes(sizes, threads), preparing_bytes(sizes, threads), learning)
+        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes, threads), learning)
+        passes = max(scan_bytes(sizes, threads), before)
         return used + int(1.1 * max(passes, store_bytes))
 
     least = least_for(sizes.threads)

@@ -87,10 +87,12 @@ def build_problem(
     team: Team | None = None,
     keeping: Opening | None = None,
     out_of_time: Callable[[], bool] = lambda: False,
+    share_of_epochs: float = 1.0,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
 
-    Of settings that are still open, the first is taken.
+    Of settings that are still open, the first is taken. A descent that is to be compared with others may do with a
+    share of its epochs.
 
     Kernels are learned by the threads of `team`, in this process.
     """
@@ -116,9 +118,8 @@ def build_problem(
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
-        settings = learn_settings(
-            data.n_rows, count, _metric(params.metric, data.n_features), seed, float(params.ridge)
-        )
+        metric = _metric(params.metric, data.n_features)
+        settings = learn_settings(data.n_rows, count, metric, seed, float(params.ridge), share_of_epochs)
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
             data,

@@ -1,21 +1,23 @@
 """Settings that compete on held-out rows: what "auto" becomes where rows are few.
 
-Every contender is trained without the rows of a fold, and errs on these, for each of its strengths. Errors on few rows
-are noisy, and neighbours on a path of strengths do about the same: so a strength is judged by its own error and that of
-its neighbours, half and half. With up to 2,000 rows all three folds are held out in turn; with more, one is, and at
-most 10,000 rows of the others are trained on: a ridge times the rows means the same for any number of them.
+Every contender is trained without the rows of a fold, and errs on these, for one of its strengths after the other,
+until its error gets clearly worse. Errors on few rows are noisy, and neighbours on a path of strengths do about the
+same: so a strength is judged by its own error and that of its neighbours, half and half. With up to 2,000 rows all
+three folds are held out in turn. With more, one is, and at most 4,000 rows of the others are trained on: a ridge times
+the rows means the same for any number of them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mllkm_scale.automatic import weight_of_loss
 from mllkm_scale.crew import ThreadCrew
@@ -29,14 +31,16 @@ from mllkm_scale.run.events import Listener, Notice, Phase
 from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.settings import Contender
+from mllkm_scale.run.settings import MOST_ROWS, TRIED_AT_ONCE, Contender
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team
 
 __all__ = ["Selection", "Tried", "load_selection", "select", "smoothed"]
 
-MOST_ROWS = 10_000
-"""Rows that a contender is trained on, at most; half as many are held out."""
+Array = NDArray[Any]
+
+EPOCHS = 0.5
+"""Share of its epochs with which a descent is compared with others."""
 
 _SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
 
@@ -57,7 +61,7 @@ class Tried:
     def name(self) -> str:
         """In words."""
         if not self.anchors.startswith("learned"):
-            return f"{self.anchors} samples as anchors, C = {self.C}"
+            return f"{self.anchors} samples as anchors, C = {self.C:g}"
         return f"{self.anchors} kernels, metric {self.metric or 'none'}, ridge {self.ridge:g}"
 
 
@@ -99,24 +103,91 @@ def select(
     poll: Callable[[], None],
     out_of_time: Callable[[], bool],
 ) -> Selection | None:
-    """Let the contenders compete; after the time limit, only those that have been tried by then.
+    """Let the contenders compete; after the time limit, only with what has been tried by then.
 
     None if no rows can be held out, because classes have single rows.
     """
-    tryout = _Tryout(dataset, int(rivals[0].params.random_state or 0), plan, team, poll)
-    if not tryout.folds:
+    seed = int(rivals[0].params.random_state or 0)
+    _, codes = encode_labels(dataset.labels())
+    folds = list(folds_of(codes, seed, MOST_ROWS))
+    if not folds:
         return None
-    listener(Phase("select", f"{sum(len(rival.strengths) for rival in rivals)} settings on held-out rows"))
-    tried: list[Tried] = []
-    for rival in rivals:
-        errors = tryout.errors(rival)
-        for strength, error, judged in zip(rival.strengths, errors, smoothed(errors), strict=True):
-            tried.append(Tried(**_setting(rival.at(strength)), error=error, judged=judged))
-        if out_of_time():
-            break
+    n_held = sum(len(fold.held) for fold in folds)
+    listener(Phase("select", f"{len(rivals)} kinds of candidates, {n_held:,} held-out rows"))
+    with ExitStack() as stack:
+        walks = [stack.enter_context(_Walk(rival, dataset, codes, folds, plan, poll)) for rival in rivals]
+        small = stack.enter_context(team.at_most(TRIED_AT_ONCE))
+        while under_way := [walk for walk in walks if walk.goes_on(n_held)]:
+            tasks = [(walk, fold) for walk in under_way for fold in range(len(folds))]
+            wrong = small.run(lambda task: task[0].mistakes(task[1]), tasks)
+            for at, walk in enumerate(under_way):
+                walk.errors.append(sum(wrong[at * len(folds) : (at + 1) * len(folds)]) / n_held)
+            if out_of_time():
+                break
+    tried = [one for walk in walks for one in walk.tried()]
     taken = min(range(len(tried)), key=lambda at: (tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     return Selection(tuple(tried), taken)
+
+
+class _Walk:
+    """A contender on its way along its strengths: on while its error does not get clearly worse."""
+
+    def __init__(
+        self,
+        rival: Contender,
+        dataset: Dataset,
+        codes: Array,
+        folds: Sequence[Fold],
+        plan: Plan,
+        poll: Callable[[], None],
+    ) -> None:
+        self.rival, self.dataset, self.codes, self.folds = rival, dataset, codes, folds
+        self.plan, self.poll = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE), poll
+        self.errors: list[float] = []
+        self._paths: dict[int, MKLPath] = {}  # of the folds, for candidates that are not learned
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def goes_on(self, n_held: int) -> bool:
+        """Whether the next strength is worth trying: none has been clearly better than the last one."""
+        if not self.errors:
+            return True
+        best = min(self.errors)
+        doubt = 0.5 * np.sqrt(best * (1.0 - best) / n_held)
+        return len(self.errors) < len(self.rival.strengths) and self.errors[-1] <= best + doubt
+
+    def mistakes(self, fold: int) -> int:
+        """Rows of a fold that the machine of the next strength predicts wrongly."""
+        own, strength = Team(), self.rival.strengths[len(self.errors)]
+        crew, params = ThreadCrew(own, self.poll), self.rival.at(strength)
+
+        def build(part: Dataset) -> Problem:
+            return build_problem(
+                part, params, self.plan, lambda event: None, crew, self.poll, own, share_of_epochs=EPOCHS
+            )
+
+        def trial() -> Trial:
+            return make_trial(self.dataset, self.codes, self.folds[fold], build)
+
+        if self.rival.learned:
+            with closing(trial()) as found:
+                return learned_mistakes(found)
+        if fold not in self._paths:
+            found = self._stack.enter_context(closing(trial()))
+            self._paths[fold] = MKLPath(found, params, self.plan, own, crew, self.poll)
+        path = self._paths[fold]
+        return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
+
+    def tried(self) -> list[Tried]:
+        """The strengths that were tried, with their errors."""
+        pairs = zip(self.rival.strengths, self.errors, smoothed(self.errors), strict=False)
+        return [Tried(**_setting(self.rival.at(s)), error=error, judged=judged) for s, error, judged in pairs]
 
 
 def _setting(params: Params) -> dict[str, Any]:
@@ -144,42 +215,3 @@ def smoothed(errors: Sequence[float]) -> list[float]:
     """
     padded = np.pad(np.asarray(errors, np.float64), 1, mode="edge")
     return [round(float(e), 12) for e in 0.5 * padded[1:-1] + 0.25 * (padded[:-2] + padded[2:])]
-
-
-class _Tryout:
-    """Trains contenders without rows that are held out, one setting and fold in each thread."""
-
-    def __init__(self, dataset: Dataset, seed: int, plan: Plan, team: Team, poll: Callable[[], None]) -> None:
-        self.dataset, self.team, self.poll = dataset, team, poll
-        self.plan = replace(plan, inner_bytes=plan.inner_bytes // team.size)
-        _, self.codes = encode_labels(dataset.labels())
-        self.folds = list(folds_of(self.codes, seed, MOST_ROWS))
-
-    def errors(self, rival: Contender) -> list[float]:
-        """Error of each strength over the folds."""
-        paths = [(s,) for s in rival.strengths] if rival.learned else [rival.strengths]
-        tasks = [(strengths, fold) for strengths in paths for fold in self.folds]
-        wrong = self.team.run(lambda task: self.mistakes(rival, *task), tasks)
-        n_folds = len(self.folds)
-        by_path = [np.sum(wrong[at : at + n_folds], axis=0) for at in range(0, len(wrong), n_folds)]
-        n_held = sum(len(fold.held) for fold in self.folds)
-        return [float(count) / n_held for count in np.concatenate(by_path)]
-
-    def mistakes(self, rival: Contender, strengths: tuple[float | str, ...], fold: Fold) -> list[int]:
-        """Rows of a fold that are predicted wrongly, for each of these strengths."""
-        own = Team()
-        crew = ThreadCrew(own, self.poll)
-        params = rival.at(strengths[0])
-
-        def build(part: Dataset) -> Problem:
-            return build_problem(part, params, self.plan, lambda event: None, crew, self.poll, own)
-
-        with closing(make_trial(self.dataset, self.codes, fold, build)) as trial:
-            if rival.learned:
-                return [learned_mistakes(trial)]
-            path = MKLPath(trial, params, self.plan, own, crew, self.poll)
-            return [path.mistakes(_weight(C, trial)) for C in strengths]
-
-
-def _weight(C: float | str, trial: Trial) -> float:
-    return weight_of_loss(C, trial.problem.data.n_features)

@@ -12,16 +12,36 @@ from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.params import Params
 
-__all__ = ["FOLD_ROWS", "LEAST_ROWS", "Contender", "contenders", "is_settled", "may_be_learned", "may_be_samples"]
+__all__ = [
+    "FEW_ROWS",
+    "FOLD_ROWS",
+    "LEAST_ROWS",
+    "MOST_ROWS",
+    "TRIED_AT_ONCE",
+    "Contender",
+    "contenders",
+    "is_settled",
+    "may_be_learned",
+    "may_be_samples",
+]
 
 LEAST_ROWS = 50
 """With fewer rows nothing is learned, and nothing held out: all samples are anchors."""
 
 FEW_ROWS = 2000
-"""Up to so many rows all samples compete with learned anchors, and every row is held out once."""
+"""Up to so many rows every row is held out once; with more, a third of them is."""
+
+GRID_ROWS = 8000
+"""Up to so many rows all samples compete with learned anchors."""
 
 FOLD_ROWS = 20_000
 """Up to so many rows learned machines are judged by folds; with more, by rows held out from the descent."""
+
+MOST_ROWS = 4000
+"""Rows that a contender is trained on, at most; half as many are held out."""
+
+TRIED_AT_ONCE = 4
+"""Settings that are tried at the same time, at most, each in a thread of its own."""
 
 RIDGES = (0.1, 8.0, 128.0)
 CS = (1.0, 10.0, 100.0)
@@ -88,4 +108,4 @@ def may_be_samples(params: Params, n_rows: int) -> bool:
         return not anchor_spec(params.anchors).learned
     if not may_be_learned(params, n_rows):
         return True
-    return n_rows <= FEW_ROWS and params.max_kernels is None and params.finish == "auto"
+    return n_rows <= GRID_ROWS and params.max_kernels is None and params.finish == "auto"
