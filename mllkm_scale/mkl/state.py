@@ -26,7 +26,7 @@ class Settings:
     insertions: int = 100  # kernels inserted in a round, at most; a tenth more for each further class
     candidates: int = 4000  # violators looked at to choose them from, for one class; a quarter at least for several
     first_samples: int = 200  # working samples of a class in the first round
-    margin: float = 1.4  # samples with y f(x) beyond it leave the working set
+    margin: float = 3.0  # samples with y f(x) beyond it leave the working set; from 1.4 on many come back
     witnesses: int = 500  # support vectors on which the responses of candidates are compared, for up to four classes
     near: float = 0.05  # a kernel of zero weight stays while its q is so near to the largest
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part

@@ -71,7 +71,7 @@ def contenders(params: Params, n_rows: int) -> list[Contender]:
         metrics: tuple[Metric, ...] = (params.metric,)
         ridges: tuple[float | str, ...] = (params.ridge,)
         if params.metric == "auto":
-            metrics = ("diagonal", None) if LEAST_ROWS <= n_rows <= FOLD_ROWS else ("diagonal",)
+            metrics = ("diagonal", None) if LEAST_ROWS <= n_rows <= FEW_ROWS else ("diagonal",)
         if params.ridge == "auto":
             ridges = RIDGES if n_rows >= LEAST_ROWS else RIDGES[:1]
         found += [Contender(replace(params, anchors=anchors, metric=metric), ridges) for metric in metrics]
