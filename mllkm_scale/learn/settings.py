@@ -15,7 +15,7 @@ from mllkm_scale.learn.machine import Metric
 __all__ = ["RIDGE", "LearnSettings", "learn_settings", "learned_kernels"]
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
-_EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.25
+_EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
@@ -55,14 +55,14 @@ class LearnSettings:
 
 
 def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int) -> int:
-    """Kernels that are learned of so many rows: as many as were asked for, or twice the root of rows x outputs.
+    """Kernels that are learned of so many rows: as many as were asked for, or 2.5 times the root of rows x outputs.
 
     A step has so many of them; with those that are left out of it they are more.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
-    (217, 30)
+    (271, 30)
     """
-    in_a_step = max(2.0 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
+    in_a_step = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
     automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows)), _MOST_KERNELS + n_rows / 1000))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
