@@ -19,6 +19,7 @@ _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
+_SEVERAL_DROPOUT = 0.3  # at least, of several classes
 RIDGE = 0.1
 """Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
 
@@ -63,23 +64,30 @@ def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_ou
     (271, 30)
     """
     in_a_step = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
-    automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows)), _MOST_KERNELS + n_rows / 1000))
+    automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows, n_outputs)), _MOST_KERNELS + n_rows / 1000))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
 
 
-def dropout_share(n_rows: int) -> float:
-    """Share of the kernels that a step leaves out: half of them with few rows, none with many.
+def dropout_share(n_rows: int, n_outputs: int = 1) -> float:
+    """Share of the kernels that a step leaves out: half of them with few rows, none with many rows of two classes.
 
-    >>> dropout_share(500), round(dropout_share(9000), 3), dropout_share(10**6)
-    (0.5, 0.249, 0.0)
+    >>> dropout_share(500), round(dropout_share(9000), 3), dropout_share(10**6), dropout_share(10**6, 3)
+    (0.5, 0.249, 0.0, 0.3)
     """
     done = math.log(n_rows / _FEW_ROWS) / math.log(_MANY_ROWS / _FEW_ROWS)
-    return _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
+    share = _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
+    return share if n_outputs == 1 else max(share, _SEVERAL_DROPOUT)
 
 
 def learn_settings(
-    n_rows: int, n_kernels: int, metric: Metric, seed: int, ridge: float = RIDGE, share_of_epochs: float = 1.0
+    n_rows: int,
+    n_kernels: int,
+    metric: Metric,
+    seed: int,
+    n_outputs: int = 1,
+    ridge: float = RIDGE,
+    share_of_epochs: float = 1.0,
 ) -> LearnSettings:
     """The settings for so many rows and kernels; `ridge` is times the rows."""
     epochs = min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS)
@@ -90,6 +98,6 @@ def learn_settings(
         batch,
         metric,
         ridge=ridge / n_rows,
-        dropout=dropout_share(n_rows),
+        dropout=dropout_share(n_rows, n_outputs),
         seed=seed,
     )

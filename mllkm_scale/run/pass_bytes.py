@@ -74,7 +74,7 @@ def learning_bytes(sizes: Sizes) -> int:
     n, d = sizes.n_rows, sizes.n_unmapped
     K = sizes.n_signs
     layout = Layout(Family(sizes.map, sizes.componentwise), sizes.n_learned, d, K, sizes.metric)
-    settings = learn_settings(n, sizes.n_learned, sizes.metric, 0)
+    settings = learn_settings(n, sizes.n_learned, sizes.metric, 0, K)
     return learn_bytes(layout, n, min(default_chunk_rows(d), n), settings)
 
 

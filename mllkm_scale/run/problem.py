@@ -119,7 +119,9 @@ def build_problem(
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         metric = _metric(params.metric, data.n_features)
-        settings = learn_settings(data.n_rows, count, metric, seed, float(params.ridge), share_of_epochs)
+        settings = learn_settings(
+            data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge), share_of_epochs
+        )
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
             data,
