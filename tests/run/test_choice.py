@@ -97,7 +97,7 @@ def test_folds_have_a_like_share_of_every_class():
 
 
 def test_many_rows_have_one_fold_and_one_row_a_class_has_none(monkeypatch):
-    monkeypatch.setattr(module, "ALL_FOLDS_ROWS", 50)
+    monkeypatch.setattr(module, "FEW_ROWS", 50)
     assert len(rows_of(np.arange(50) % 2)) == 3
     assert len(rows_of(np.arange(51) % 2)) == 1
     assert rows_of(np.arange(4)) == []
