@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset, load_model, train, train_path
-from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining
+from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
 from mllkm_scale.run import selection as module
 from mllkm_scale.run import training as training_module
@@ -333,3 +333,20 @@ def test_all_models_of_a_path_have_the_setting_that_wins(wine, winner, kind):
     assert len(asked) == 3
     assert [model.certificate.params["anchors"] for model in path.models] == [kind, kind]
     assert [model.certificate.params["C"] for model in path.models] == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
+def test_a_resumed_training_may_have_fewer_kernels_whatever_was_selected(wine, tmp_path, winner, kind):
+    """As `max_kernels` does not shape the problem."""
+    winner(kind)
+    train(wine, run_dir=tmp_path / "run", max_rounds=1, **QUICK)
+    resumed = train(wine, run_dir=tmp_path / "run", resume=True, max_kernels=60, **QUICK)
+    assert resumed.model.certificate.params["anchors"] == kind
+
+
+@pytest.mark.parametrize("fixed", [{"strategy": "paper"}, {"local_bias": 0}], ids=str)
+def test_a_machine_as_learned_that_cannot_be_is_refused_before_anything_is_learned(wine, tmp_path, fixed):
+    told = []
+    with pytest.raises(ParameterError, match=next(iter(fixed))):
+        train(wine, run_dir=tmp_path / "run", finish="none", listener=told.append, **QUICK | fixed)
+    assert not [event for event in told if isinstance(event, Phase) and event.name in ("select", "learn")]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.params import Params, resolve
@@ -186,3 +187,14 @@ def test_what_is_given_is_kept_by_every_contender(given, n_rows):
 def test_more_rows_never_bring_more_settings_where_settings_compete():
     counts = [sum(len(rival.strengths) for rival in contenders(Params(), n)) for n in (FEW, FEW + 1, MANY)]
     assert all(more > fewer for more, fewer in pairwise(counts))
+
+
+@pytest.mark.parametrize("fixed", [{"strategy": "paper"}, {"local_bias": 0}], ids=str)
+@pytest.mark.parametrize("n_rows", [TOO_FEW, 700, MANY])
+def test_what_a_machine_as_learned_cannot_have_is_refused_or_gives_no_contender_that_cannot_work(fixed, n_rows):
+    try:
+        params = resolve(finish="none", **fixed)
+    except ParameterError:
+        return
+    for rival in contenders(params, n_rows):
+        rival.params.check()
