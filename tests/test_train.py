@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale import Dataset, MLLKMClassifier
+from mllkm_scale import train as train_with_defaults
 from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ParameterError, ScratchError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.mkl.forms import Choice
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.run.events import Round
 
+train = partial(train_with_defaults, anchors="all")  # the machine whose candidates are all samples
 GAMMAS = (0.1, 0.5)
 
 
@@ -94,7 +99,7 @@ def id_of(X, anchor, gamma):
 
 def test_primal_and_decision_follow_from_the_folded_coefficients(small_problem):
     X, signs = small_problem("breast_cancer", 100)
-    machine = MLLKMClassifier(C=2.0, scaling="none", n_jobs=1).fit(X, labels(signs))
+    machine = MLLKMClassifier(C=2.0, anchors="all", scaling="none", n_jobs=1).fit(X, labels(signs))
     f = np.zeros(len(X))
     for m in range(len(machine.weights_)):
         offsets = X - machine.anchors_[m]
@@ -340,6 +345,7 @@ def test_samples_that_cannot_be_told_apart_still_give_a_certified_model(local_bi
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_the_unit_of_the_features_does_not_matter(real_data, scale):
     X, y = real_data("iris")
-    plain, scaled = (MLLKMClassifier(scaling="none", n_jobs=1).fit(factor * X, y) for factor in (1.0, scale))
+    machine = MLLKMClassifier(anchors="all", scaling="none", n_jobs=1)
+    plain, scaled = (clone(machine).fit(factor * X, y) for factor in (1.0, scale))
     assert scaled.gap_ <= 0.01
     assert scaled.primal_ == pytest.approx(plain.primal_, rel=0.02)

@@ -65,7 +65,7 @@ def main() -> None:
 
 def train_within(budget: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """The record of a training within this budget, or why there is none."""
-    params = {"C": arguments.C, "tol": arguments.tol, "scaling": "none", "memory_budget": budget}
+    params = {"C": arguments.C, "tol": arguments.tol, "anchors": "all", "scaling": "none", "memory_budget": budget}
     try:
         with Dataset.open(folder / "train.h5") as dataset:
             make_plan(dataset, resolve(**params))

@@ -26,7 +26,7 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, bumps, gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, first_machine
-from mllkm_scale.learn.settings import learn_settings
+from mllkm_scale.learn.settings import RIDGE, learn_settings
 from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
 from mllkm_scale.team import Team
 
@@ -101,7 +101,7 @@ def draw_kernel(path: Path) -> None:
     banana = load("banana")
     rows = np.random.default_rng(0).permutation(len(banana["y"]))[:1500]
     X, y = banana["X"][rows], banana["y"][rows]
-    model = train(Dataset.from_arrays(X, y), C=2.0, max_kernels=8, tol=0.01, n_jobs=1).model
+    model = train(Dataset.from_arrays(X, y), anchors="all", C=2.0, max_kernels=8, tol=0.01, n_jobs=1).model
     Z, codes = model.preprocessor.transform(X), y == model.classes[1]
     grid, extent = plane()
     raw = grid / model.preprocessor.scaling.factor + model.preprocessor.scaling.offset
@@ -204,8 +204,8 @@ def draw_learned(path: Path) -> None:
     )
     descent = Descent(machine, batches, settings, Team(1))
     paths = [machine.anchors.copy()] + [descent.machine.anchors.copy() for _ in descent.epochs(None)]
-    params = {"anchors": f"learned:{n_kernels}", "C": 1.0, "finish": "mkl", "n_jobs": 1}
-    model = train(data, **params).model
+    params = {"anchors": f"learned:{n_kernels}", "metric": "diagonal", "ridge": RIDGE, "scaling": "standard"}
+    model = train(data, **params, C=1.0, finish="mkl", n_jobs=1).model
     grid, extent = plane()
     wrong = [
         np.mean((descent.decide(Z[1500:])[:, 0] > 0) != codes[1500:]),
@@ -240,8 +240,8 @@ def draw_certificate(path: Path) -> None:
     from matplotlib.figure import Figure
 
     usps = load("usps")
-    params = {"C": 10.0, "n_components": 40, "scaling": "none", "tol": 0.01, "pricing": "full", "memory_budget": "1GB"}
-    result = train(Dataset.from_arrays(usps["X"][:3000], usps["y"][:3000]), **params)
+    params = {"C": 10.0, "anchors": "all", "n_components": 40, "scaling": "none", "tol": 0.01, "pricing": "full"}
+    result = train(Dataset.from_arrays(usps["X"][:3000], usps["y"][:3000]), memory_budget="1GB", **params)
     history = result.history
     rounds = [event.number for event in history]
     best = np.maximum.accumulate([event.dual for event in history])

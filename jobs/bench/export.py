@@ -66,6 +66,7 @@ def main() -> None:
                 Dataset.from_arrays(data["X"][: arguments.rows], data["y"][: arguments.rows]),
                 map=map,
                 componentwise=componentwise,
+                anchors="all",
                 scaling="none",
                 n_components=arguments.components,
                 max_kernels=arguments.kernels,

@@ -40,6 +40,7 @@ def main() -> None:
         *samples,
         C=arguments.C,
         tol=arguments.tol,
+        anchors="all",
         scaling="none",
         gammas=arguments.gammas or "auto",
         memory_budget=arguments.memory,

@@ -37,7 +37,8 @@ def main() -> None:
     data = load("usps")
     kept, validation = split(Dataset.from_arrays(data["X"], data["y"]), 0.2)
     test = Dataset.from_arrays(data["X_test"], data["y_test"])
-    settings = {"memory_budget": arguments.memory, "n_components": arguments.components, "scaling": "none"}
+    settings = {"memory_budget": arguments.memory, "n_components": arguments.components}
+    settings |= {"anchors": "all", "scaling": "none"}
     record: dict[str, Any] = {"setting": {**vars(arguments), "picture": None}}
 
     by_count, record["kernel_counts"] = follow(kept, validation, test, kernel_counts=COUNTS, **settings)

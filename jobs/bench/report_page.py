@@ -70,7 +70,15 @@ def diabetes(folder: Path) -> None:
 
 
 def fit(data: Dataset, test: Dataset, folder: Path, **params: Any) -> None:
-    train(data, test=test, run_dir=folder, overwrite=True, listener=PlainProgress(), report=False, **params)
+    train(
+        data,
+        test=test,
+        run_dir=folder,
+        overwrite=True,
+        listener=PlainProgress(),
+        report=False,
+        **{"anchors": "all"} | params,
+    )
 
 
 def shoot(chromium: str, page: Path, target: Path, height: int, scratch: Path) -> None:

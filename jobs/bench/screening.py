@@ -62,7 +62,7 @@ def problems() -> dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
 
 def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict[str, float]]:
     """For each round but the first: gap, and the share of the open kernels that the bound shows not to violate."""
-    params = resolve(**given, pricing="full", overlap="never", random_state=0)
+    params = resolve(**given, anchors="all", pricing="full", overlap="never", random_state=0)
     dataset = Dataset.from_arrays(X, y.astype(np.int32))
     plan = make_plan(dataset, params)
     with one_blas_thread(), Team(2) as team:

@@ -35,7 +35,7 @@ from sklearn.datasets import load_digits
 from mllkm_scale import Dataset, train
 X, y = load_digits(return_X_y=True)
 started = time.perf_counter()
-train(Dataset.from_arrays(X[:400], y[:400]), {parameters})
+train(Dataset.from_arrays(X[:400], y[:400]), anchors="all", {parameters})
 print(time.perf_counter() - started)
 """
 IMPORTS = {

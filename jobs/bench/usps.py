@@ -32,6 +32,7 @@ def main() -> None:
         *samples,
         C=arguments.C,
         tol=arguments.tol,
+        anchors="all",
         scaling="none",
         gammas=arguments.gammas or "auto",
         n_components=arguments.components or None,

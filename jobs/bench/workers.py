@@ -156,6 +156,7 @@ def overlaps(X: np.ndarray, y: np.ndarray, arguments: argparse.Namespace) -> dic
                     run_dir=Path(folder) / overlap,
                     overlap=overlap,
                     C=10.0,
+                    anchors="all",
                     scaling="none",
                     n_components=COMPONENTS,
                     n_jobs=1,

@@ -131,7 +131,7 @@ def compile_additive(model: Model, deviation: float = DEVIATION, *, max_bytes: i
     >>> from mllkm_scale import MLLKMClassifier
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = MLLKMClassifier(componentwise=True).fit(X, y).model_
+    >>> model = MLLKMClassifier(anchors="all", componentwise=True).fit(X, y).model_
     >>> tables = compile_additive(model)
     >>> tables.n_features, tables.deviation <= 1e-6, tables.bytes < 1_000_000
     (4, True, True)

@@ -43,6 +43,6 @@ def wine_h5(
 def trained(tmp_path_factory: pytest.TempPathFactory, wine_h5: Path, mllkm: Run) -> tuple[Path, Result]:
     """The run folder of a training, and what the command printed."""
     folder = tmp_path_factory.mktemp("train") / "run"
-    result = mllkm("train", wine_h5, "--out", folder, "--memory", "1GB", "--jobs", "1")
+    result = mllkm("train", wine_h5, "--out", folder, "--anchors", "all", "--memory", "1GB", "--jobs", "1")
     assert result.exit_code == 0, result.output
     return folder, result

@@ -32,7 +32,7 @@ def offered(*words: str) -> list[tuple[str, str]]:
         (["train", "--worker-t"], [("plain", "--worker-timeout")]),
         (["train", "--map", "l"], [("plain", "linear")]),
         (["train", "--C", ""], [("plain", "auto")]),
-        (["train", "--anchors", "a"], [("plain", "all")]),
+        (["train", "--anchors", "a"], [("plain", "auto"), ("plain", "all")]),
         (["train", "--anchors", "centres"], [("file", "centres")]),
         (["train", "--scratch-dir", "sc"], [("dir", "sc")]),
         (["train", ""], [("file", "")]),

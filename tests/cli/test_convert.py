@@ -85,7 +85,9 @@ def test_held_out_rows_are_told_and_measured_after_a_training(mllkm: Run, tmp_pa
         ["X", "80", "x", "2"],
         ["X_test", "20", "x", "2"],
     ]
-    trained = mllkm("train", tmp_path / "a.h5", "--out", tmp_path / "run", "--memory", "1GB", "--jobs", "1")
+    trained = mllkm(
+        "train", tmp_path / "a.h5", "--out", tmp_path / "run", "--anchors", "all", "--memory", "1GB", "--jobs", "1"
+    )
     assert "20 rows, error 0.00 %" in trained.stdout
 
 

@@ -22,9 +22,12 @@ from mllkm_scale.errors import InterruptedTraining, JobFileError
 from mllkm_scale.learn.settings import learn_settings
 
 Run = Callable[..., Result]
-OPTIONS = ["--anchors", "learned:30", "--metric", "none", "--finish", "mkl", "--C", "1", "--jobs", "1"]
+OPTIONS = ["--anchors", "learned:30", "--metric", "none", "--ridge", "0.1"]
+OPTIONS += ["--finish", "mkl", "--C", "1", "--jobs", "1"]
+ONE_SETTING = ["--metric", "diagonal", "--ridge", "0.1"]  # so that none compete
 N_EPOCHS = learn_settings(5000, 20, None, 0).epochs
-SETTINGS: dict[str, Any] = {"anchors": "learned:30", "metric": None, "finish": "mkl", "C": 1.0, "n_jobs": 1}
+SETTINGS: dict[str, Any] = {"anchors": "learned:30", "metric": None, "ridge": 0.1}
+SETTINGS |= {"finish": "mkl", "C": 1.0, "n_jobs": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,7 @@ def test_train_learns_as_the_options_say(mllkm: Run, wine_h5: Path, tmp_path: Pa
 
 
 def test_json_progress_tells_every_epoch(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
-    words = ["--finish", "none", "--anchors", "learned:10", "--progress", "json", "--jobs", "1"]
+    words = [*ONE_SETTING, "--finish", "none", "--anchors", "learned:10", "--progress", "json", "--jobs", "1"]
     result = mllkm("train", wine_h5, "--out", tmp_path / "run", *words)
     assert result.exit_code == 0, result.stderr
     events = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
@@ -100,7 +103,7 @@ def write_job(tmp_path: Path, wine_h5: Path) -> Callable[[str], Path]:
 def test_a_job_with_the_same_keys_trains_to_the_same_bits(
     mllkm: Run, write_job: Callable[[str], Path], wine_h5: Path, tmp_path: Path
 ) -> None:
-    job = write_job('anchors = "learned:30"\nmetric = "none"\nfinish = "mkl"\nC = 1\nn_jobs = 1')
+    job = write_job('anchors = "learned:30"\nmetric = "none"\nridge = 0.1\nfinish = "mkl"\nC = 1\nn_jobs = 1')
     result = mllkm("run", job)
     assert result.exit_code == 0, result.stderr
     train(Dataset.open(wine_h5), run_dir=tmp_path / "same", **SETTINGS)
@@ -130,7 +133,7 @@ def test_a_wrong_value_of_a_job_is_named(
 def test_a_descent_that_was_to_be_replaced_is_not_pointed_to(
     mllkm: Run, wine_h5: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["train", wine_h5, "--out", tmp_path / "run", "--finish", "none", *OPTIONS[:4], "--jobs", "1"]
+    words = ["train", wine_h5, "--out", tmp_path / "run", "--finish", "none", *OPTIONS[:6], "--jobs", "1"]
     assert mllkm(*words).exit_code == 0
 
     def interrupted(*arguments: object, **options: object) -> None:
@@ -154,7 +157,7 @@ def test_a_signal_during_the_descent_keeps_it_and_says_how_to_go_on(
     X, y = real_data("digits")
     with h5py.File(tmp_path / "digits.h5", "w") as file:
         file["X"], file["y"] = np.tile(X, (3, 1))[:5000], np.tile(y, 3)[:5000]
-    more = ["--anchors", "learned:20", "--finish", "none", "--jobs", "1", "--seed", "1"]
+    more = ["--anchors", "learned:20", *ONE_SETTING, "--finish", "none", "--jobs", "1", "--seed", "1"]
     words = ["train", str(tmp_path / "digits.h5"), "--out", str(tmp_path / "run"), *more]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     with subprocess.Popen(

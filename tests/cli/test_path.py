@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 @pytest.fixture(scope="module")
 def trained_path(mllkm: Run, wine_h5: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     folder = tmp_path_factory.mktemp("path") / "path"
-    counts = ("--kernel-counts", "12,4,1", "--jobs", "1", "--memory", "1GB")
+    counts = ("--kernel-counts", "12,4,1", "--anchors", "all", "--jobs", "1", "--memory", "1GB")
     result = mllkm("path", wine_h5, "--out", folder, *counts)
     assert result.exit_code == 0, result.output
     return folder, result
@@ -56,8 +56,8 @@ def test_the_page_can_be_made_again(mllkm: Run, trained_path: tuple[Path, Result
 
 
 def test_a_path_along_C_may_be_measured_on_a_file_of_its_own(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
-    given = ("--Cs", "2,0.1", "--validation", wine_h5, "--jobs", "1", "--progress", "json", "--report")
-    result = mllkm("path", wine_h5, "--out", tmp_path / "path", *given)
+    given = ("--anchors", "all", "--Cs", "2,0.1", "--validation", wine_h5, "--jobs", "1", "--report")
+    result = mllkm("path", wine_h5, "--out", tmp_path / "path", *given, "--progress", "json")
     assert result.exit_code == 0, result.output
     events = [json.loads(line) for line in result.stdout.splitlines()]
     (told,) = (event for event in events if event["event"] == "path")
@@ -70,7 +70,7 @@ def test_a_path_along_C_may_be_measured_on_a_file_of_its_own(mllkm: Run, wine_h5
 def test_models_have_the_same_bits_with_dask_workers(
     mllkm: Run, wine_h5: Path, trained_path: tuple[Path, Result], tmp_path: Path
 ) -> None:
-    counts = ("--kernel-counts", "12,4,1", "--memory", "1GB", "--workers", "1")
+    counts = ("--kernel-counts", "12,4,1", "--anchors", "all", "--memory", "1GB", "--workers", "1")
     assert mllkm("path", wine_h5, "--out", tmp_path / "path", *counts).exit_code == 0
     for count in (12, 4, 1):
         files = [folder / f"max_kernels={count}" / "model.mllkm" for folder in (tmp_path / "path", trained_path[0])]
@@ -132,7 +132,7 @@ def test_a_folder_without_a_path_is_refused(
 def test_ctrl_c_keeps_the_models_that_are_there_and_says_how_to_go_on(wine_h5: Path, tmp_path: Path) -> None:
     folder = tmp_path / "path"
     command = [sys.executable, "-m", "mllkm_scale", "path", str(wine_h5), "--out", str(folder), "--jobs", "1"]
-    command += ["--Cs", ",".join(f"{0.05 * 1.3**k:.4f}" for k in range(30)), "--tol", "1e-5"]
+    command += ["--anchors", "all", "--Cs", ",".join(f"{0.05 * 1.3**k:.4f}" for k in range(30)), "--tol", "1e-5"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         try:
             until = time.monotonic() + 60

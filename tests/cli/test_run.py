@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def write_job(tmp_path: Path, wine_h5: Path) -> WriteJob:
-    """Write a job that trains on wine, with more lines at its end."""
+    """Write a job that trains on wine, all samples as anchors, with more lines at its end."""
 
     def write(more: str = "", parameters: str = "n_jobs = 1") -> Path:
         path = tmp_path / "job.toml"
         path.write_text(
-            f'[data]\npath = "{wine_h5}"\n[parameters]\n{parameters}\n[budget]\nmemory = "1GB"\n'
+            f'[data]\npath = "{wine_h5}"\n[parameters]\nanchors = "all"\n{parameters}\n[budget]\nmemory = "1GB"\n'
             f'[output]\nrun = "runs/wine"\n{more}\n'
         )
         return path
@@ -94,7 +94,7 @@ def test_every_problem_of_a_job_is_a_line_with_file_and_line(mllkm: Run, write_j
     assert result.stdout == ""
     lines = result.stderr.splitlines()
     places = [re.match(rf"mllkm: error: {re.escape(str(job))}:(\d+): ", line) for line in lines]
-    assert [match and int(match[1]) for match in places] == [4, 5, 10, 11]
+    assert [match and int(match[1]) for match in places] == [5, 6, 11, 12]
     assert "did you mean max_rounds?" in lines[1]
     assert "Traceback" in mllkm("run", job, "--debug").stderr
     assert written(tmp_path) == {"job.toml"}
@@ -168,7 +168,7 @@ def test_a_report_without_a_cluster_is_refused(mllkm: Run, write_job: WriteJob) 
     job = write_job('performance_report = "r.html"')
     result = mllkm("run", job)
     assert result.exit_code == 9
-    assert f"{job}:9: performance_report" in result.stderr
+    assert f"{job}:10: performance_report" in result.stderr
     assert mllkm("run", job, "--dry-run", "--workers", "1").exit_code == 0
 
 

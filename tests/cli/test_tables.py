@@ -78,7 +78,9 @@ def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> No
     with h5py.File(data, "w") as file:
         file["X"], file["y"] = [[0.0], [1.0], [2.0], [3.0]], ["[bold]a", "[bold]a", ":dog:", ":dog:"]
     run = tmp_path / "run"
-    on_a_terminal("train", data, "--out", run, "--progress", "quiet", "--memory", "1GB", TERM="xterm")
+    on_a_terminal(
+        "train", data, "--out", run, "--anchors", "all", "--progress", "quiet", "--memory", "1GB", TERM="xterm"
+    )
     shown = on_a_terminal("evaluate", run, data, TERM="xterm", NO_COLOR="1", COLUMNS="200")
     assert "[red]:on:.h5" in shown
     assert "[bold]a" in shown

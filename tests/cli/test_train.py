@@ -56,7 +56,7 @@ def test_a_folder_that_holds_a_training_is_refused_and_kept(
 
 
 def test_resume_with_other_parameters_is_refused(mllkm: Run, wine_h5: Path, trained: tuple[Path, Result]) -> None:
-    result = mllkm("train", wine_h5, "--out", trained[0], "--resume", "--C", "3")
+    result = mllkm("train", wine_h5, "--out", trained[0], "--resume", "--anchors", "all", "--C", "3")
     assert result.exit_code == 6
     assert "other parameters" in result.stderr
 
@@ -68,7 +68,7 @@ def test_resume_without_a_checkpoint_is_refused(mllkm: Run, wine_h5: Path, tmp_p
 
 
 def test_json_progress_is_json_lines_on_stdout_and_nothing_else(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
-    options = ["--progress", "json", "--max-rounds", "2", "--tol", "1e-5", "--jobs", "1"]
+    options = ["--anchors", "all", "--progress", "json", "--max-rounds", "2", "--tol", "1e-5", "--jobs", "1"]
     result = mllkm("train", wine_h5, "--out", tmp_path / "run", *options)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
@@ -82,7 +82,7 @@ def test_json_progress_is_json_lines_on_stdout_and_nothing_else(mllkm: Run, wine
 
 
 def test_quiet_progress_prints_results_only(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
-    options = ["--progress", "quiet", "--max-rounds", "1", "--jobs", "1"]
+    options = ["--anchors", "all", "--progress", "quiet", "--max-rounds", "1", "--jobs", "1"]
     result = mllkm("train", wine_h5, "--out", tmp_path / "run", *options)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
@@ -120,6 +120,8 @@ def slow_training(tmp_path: Path, real_data: Callable[[str], tuple[np.ndarray, n
         tmp_path / "digits.h5",
         "--out",
         tmp_path / "run",
+        "--anchors",
+        "all",
         "--tol",
         "1e-4",
         "--seed",
@@ -161,7 +163,7 @@ def test_a_signal_ends_the_training_with_a_checkpoint_and_says_how_to_go_on(
 def test_a_signal_before_the_first_round_does_not_point_to_the_checkpoint_that_was_to_be_replaced(
     mllkm: Run, wine_h5: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["train", wine_h5, "--out", tmp_path / "run", "--max-rounds", "1", "--jobs", "1"]
+    words = ["train", wine_h5, "--out", tmp_path / "run", "--anchors", "all", "--max-rounds", "1", "--jobs", "1"]
     assert mllkm(*words).exit_code == 0
 
     def interrupted(*arguments: object, **options: object) -> None:
@@ -178,7 +180,7 @@ def test_a_signal_before_the_first_round_does_not_point_to_the_checkpoint_that_w
 def test_workers_train_to_the_same_bits_and_the_cluster_is_told_on_stderr(
     mllkm: Run, wine_h5: Path, tmp_path: Path, trained: tuple[Path, Result]
 ) -> None:
-    result = mllkm("train", wine_h5, "--out", tmp_path / "run", "--memory", "1GB", "--workers", "2")
+    result = mllkm("train", wine_h5, "--out", tmp_path / "run", "--anchors", "all", "--memory", "1GB", "--workers", "2")
     assert result.exit_code == 0, result.stderr
     assert "cluster: 2 workers, 2 threads, tcp://127.0.0.1:" in result.stderr
     assert "cluster" not in result.stdout
@@ -227,7 +229,18 @@ def test_a_lost_cluster_ends_with_its_code_and_says_how_to_go_on_if_a_round_had_
         raise ClusterError("no worker has answered for 300 s: see that they run")
 
     monkeypatch.setattr("mllkm_scale.training.train", lose_the_cluster)
-    words = ["train", str(wine_h5), "--out", str(tmp_path / "run"), "--jobs", "1", "--progress", "quiet"]
+    words = [
+        "train",
+        str(wine_h5),
+        "--out",
+        str(tmp_path / "run"),
+        "--anchors",
+        "all",
+        "--jobs",
+        "1",
+        "--progress",
+        "quiet",
+    ]
     result = mllkm(*words, "--overwrite")
     assert result.exit_code == 8
     how = f"; to go on: mllkm {' '.join(words)} --resume" if kept else ""
@@ -303,7 +316,9 @@ def test_on_a_terminal_the_rounds_stay_as_a_table_and_the_live_line_goes(wine_h5
     command = [sys.executable, "-m", "mllkm_scale.cli", "train", str(wine_h5), "--out", str(tmp_path / "run")]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "OPENBLAS_NUM_THREADS": "1"}
     terminal, theirs = os.openpty()
-    with subprocess.Popen([*command, "--jobs", "1"], stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
+    with subprocess.Popen(
+        [*command, "--anchors", "all", "--jobs", "1"], stdout=subprocess.PIPE, stderr=theirs, env=environment
+    ) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more

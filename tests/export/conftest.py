@@ -148,7 +148,7 @@ def trained_case(request: pytest.FixtureRequest, real_data: Callable[[str], tupl
     X, y = real_data("usps")
     X, componentwise = np.float32(X), request.param == "component-wise"
     dataset = Dataset.from_arrays(X[:150], y[:150] % 4)
-    result = train(dataset, n_components=20, max_rounds=2, componentwise=componentwise, map="squared")
+    result = train(dataset, anchors="all", n_components=20, max_rounds=2, componentwise=componentwise, map="squared")
     return Case(result.model, X[1000:1500])
 
 

@@ -28,7 +28,8 @@ def learned_case(request: pytest.FixtureRequest, real_data: Fixture, plain_case:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 20)
         dataset = Dataset.from_arrays(X, y)
-        model = train(dataset, anchors="learned:8", C=1.0, tol=0.05, n_jobs=1, **request.param).model
+        settings = {"anchors": "learned:8", "metric": "diagonal", "ridge": 0.1, "C": 1.0, "tol": 0.05, "n_jobs": 1}
+        model = train(dataset, **settings | request.param).model
     return type(plain_case)(model, X)
 
 

@@ -30,7 +30,7 @@ from mllkm_scale.cluster import DaskCrew
 HERE = Path(__file__).parent
 LIMIT_S = 60
 ROWS = 160
-SETTINGS: dict[str, Any] = {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+SETTINGS: dict[str, Any] = {"anchors": "all", "tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
 
 
 @pytest.fixture(autouse=True)

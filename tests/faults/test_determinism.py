@@ -22,6 +22,7 @@ def test_the_number_of_workers_changes_no_bit(farm, client, data, tmp_path, trai
     assert trained(data, tmp_path / "run", client=client, **settings) == reference(**settings)
 
 
+ONE_SETTING = {"metric": "diagonal", "ridge": 0.1, "scaling": "standard"}  # so that none compete
 OPTIONS = [
     {"anchors": "kmeans:50"},
     {"anchors": 60},
@@ -32,7 +33,7 @@ OPTIONS = [
     {"n_components": 4, "componentwise": True, "normalize": None},
     {"tol": 5e-4},
     {"max_kernels": 10},
-    {"anchors": "learned:10+all", "C": 1.0, "finish": "mkl"},
+    {"anchors": "learned:10+all", "metric": "diagonal", "ridge": 0.1, "C": 1.0, "finish": "mkl"},
 ]
 
 
@@ -44,7 +45,7 @@ def test_arrays_under_an_active_client_give_the_bits_of_a_training_without(farm,
     if options.get("anchors") == "array":
         options = options | {"anchors": X[::5]}
     farm.scale(client, 2)
-    machine = MLLKMClassifier(**{"tol": 0.05, "max_rounds": 2, "n_jobs": 1} | options)
+    machine = MLLKMClassifier(**{"anchors": "all", "tol": 0.05, "max_rounds": 2, "n_jobs": 1} | options)
     machine.fit(X, y).model_.save(tmp_path / "alone.mllkm")
     duals = machine.duals_
     with client.as_current():
@@ -65,14 +66,15 @@ def test_learned_kernels_are_finished_with_a_worker_as_without(
     for module in ("choice", "problem"):
         monkeypatch.setattr(f"mllkm_scale.run.{module}.FOLD_ROWS", fold_rows)
     farm.scale(client, 1)
-    settings = {"anchors": "learned:10", "finish": finish, "max_rounds": 1, "n_components": 8}
+    settings = {"anchors": "learned:10", "finish": finish, "max_rounds": 1, "n_components": 8} | ONE_SETTING
     alone = trained(data, tmp_path / "alone", **settings)
     assert trained(data, tmp_path / "run", client=client, **settings) == alone
 
 
 def test_a_training_may_change_between_threads_and_workers_at_every_resume(farm, client, data, tmp_path, reference):
     farm.scale(client, 2)
-    run, settings = tmp_path / "run", {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+    run = tmp_path / "run"
+    settings = {"anchors": "all", "tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
     for rounds, doers in enumerate([client, None, client, None, client], start=1):
         train(
             Dataset.open(data),

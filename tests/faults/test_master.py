@@ -18,7 +18,7 @@ import pytest
 from mllkm_scale import Dataset, train
 from mllkm_scale.errors import ScratchError
 
-SETTINGS: dict[str, Any] = {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+SETTINGS: dict[str, Any] = {"anchors": "all", "tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
 
 
 def exchange_files(run: Path) -> list[Path]:
@@ -101,8 +101,8 @@ def test_the_command_ends_with_its_workers_and_can_be_resumed(data, tmp_path, re
 
 
 COMMAND = [sys.executable, "-m", "mllkm_scale.cli"]
-OPTIONS = ["--tol", "1e-6", "--overlap", "always", "--jobs", "1", "--memory", "1GB"]
-COMMANDED: dict[str, Any] = {"tol": 1e-6, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+OPTIONS = ["--anchors", "all", "--tol", "1e-6", "--overlap", "always", "--jobs", "1", "--memory", "1GB"]
+COMMANDED: dict[str, Any] = {"anchors": "all", "tol": 1e-6, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from mllkm_scale import Dataset, train
 from mllkm_scale.errors import ClusterError
 
 pytestmark = pytest.mark.usefixtures("many_tasks")
-SETTINGS: dict[str, Any] = {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+SETTINGS: dict[str, Any] = {"anchors": "all", "tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
 
 
 def test_a_scheduler_that_is_lost_ends_the_training_in_time_and_it_goes_on_without(

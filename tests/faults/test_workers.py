@@ -88,7 +88,8 @@ def test_workers_gone_for_good_end_the_training_in_time_and_it_goes_on_without_t
 
 
 def settings(worker_timeout: float) -> dict[str, Any]:
-    return {"tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB", "worker_timeout": worker_timeout}
+    usual = {"anchors": "all", "tol": 0.02, "overlap": "always", "n_jobs": 1, "memory_budget": "1GB"}
+    return usual | {"worker_timeout": worker_timeout}
 
 
 def test_what_a_hanging_worker_had_to_do_is_done_by_another(farm, client, data, tmp_path, trained, reference, at_scan):

@@ -8,6 +8,7 @@ import pytest
 
 from mllkm_scale import Dataset, train
 from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.model import model_checksum
 from mllkm_scale.report import write_report
 from mllkm_scale.run.events import Epoch
@@ -16,7 +17,7 @@ from mllkm_scale.run.events import Epoch
 def test_a_descent_that_was_interrupted_goes_on_with_the_same_bits(tmp_path, real_data):
     X, y = real_data("breast_cancer")
     data = Dataset.from_arrays(X[:200, :6], y[:200])
-    params = {"anchors": "learned:15", "C": 1.0, "n_jobs": 1}
+    params = {"anchors": "learned:15", "metric": "diagonal", "ridge": RIDGE, "C": 1.0, "n_jobs": 1}
     asked, epochs = [0], []
 
     def stop() -> bool:

@@ -11,11 +11,13 @@ from sklearn.datasets import load_breast_cancer
 
 from mllkm_scale import Dataset, MLLKMClassifier, load_model, train, train_path
 from mllkm_scale.errors import CheckpointError, InterruptedTraining, ParameterError
+from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.run.events import Epoch, Notice
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.training import Training
 
-QUICK = {"anchors": "learned:8", "C": 1.0, "tol": 0.02, "n_jobs": 1}
+ONE_SETTING = {"metric": "diagonal", "ridge": RIDGE, "scaling": "standard"}  # so that none compete
+QUICK = ONE_SETTING | {"anchors": "learned:8", "C": 1.0, "tol": 0.02, "n_jobs": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -342,7 +344,8 @@ def test_neither_unit_nor_origin_of_the_features_matters(data, scale, offset):
 
 def test_the_estimator_takes_learned_anchors(data):
     X, y = data[3]
-    machine = clone(MLLKMClassifier(anchors="learned:8", finish="none", metric=None, n_jobs=1)).fit(X, y)
+    settings = QUICK | {"finish": "none", "metric": None}
+    machine = clone(MLLKMClassifier(**settings)).fit(X, y)
     assert machine.score(X, y) > 0.8
     assert machine.anchors_.shape == (8, 6)
     assert machine.n_open_ >= 8
@@ -392,7 +395,8 @@ def test_a_path_interrupted_anywhere_resumes_to_the_same_models(tmp_path, data, 
 def test_a_time_limit_ends_the_descent_and_leaves_the_machine_as_learned():
     X, y = load_breast_cancer(return_X_y=True)
     told = []
-    result = train(Dataset.from_arrays(X, y), anchors="learned:20", time_limit=1e-9, n_jobs=1, listener=told.append)
+    settings = ONE_SETTING | {"anchors": "learned:20", "time_limit": 1e-9, "n_jobs": 1}
+    result = train(Dataset.from_arrays(X, y), listener=told.append, **settings)
     epochs = [event for event in told if isinstance(event, Epoch)]
     assert len(epochs) == 1 < epochs[0].n_epochs
     assert result.status == "learned"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from mllkm_scale import Dataset, train
+from mllkm_scale import Dataset
+from mllkm_scale import train as train_with_defaults
 from mllkm_scale.errors import InterruptedTraining
 
+train = partial(train_with_defaults, anchors="all")  # the machine whose candidates are all samples
 GAMMAS = (0.1, 0.5)
 SETTING = {"C": 2.0, "gammas": GAMMAS, "scaling": "none", "local_bias": 0.5, "n_jobs": 1}
 

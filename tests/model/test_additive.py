@@ -92,7 +92,7 @@ def trained(real_data):
         key = (name, *sorted(parameters.items()))
         if key not in models:
             X, y = (values[::2] for values in real_data(name))
-            models[key] = MLLKMClassifier(componentwise=True, n_jobs=1, **parameters).fit(X, y).model_, X
+            models[key] = MLLKMClassifier(anchors="all", componentwise=True, n_jobs=1, **parameters).fit(X, y).model_, X
         return models[key]
 
     return get

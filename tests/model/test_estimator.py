@@ -20,8 +20,9 @@ CHECKS = 55  # of scikit-learn 1.9; none is excepted
 SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_ARRAY_API
 
 
-def test_all_of_scikit_learns_checks_pass():
-    results = check_estimator(MLLKMClassifier(n_jobs=1), on_fail=None, on_skip=None)
+@pytest.mark.parametrize("anchors", [pytest.param("auto", marks=pytest.mark.slow), "all"])
+def test_all_of_scikit_learns_checks_pass(anchors):
+    results = check_estimator(MLLKMClassifier(anchors=anchors, n_jobs=1), on_fail=None, on_skip=None)
     status = {result["check_name"]: result["status"] for result in results}
     assert {name for name, found in status.items() if found == "failed"} == set()
     assert {name for name, found in status.items() if found != "passed"} <= SKIPPED
@@ -37,19 +38,19 @@ def test_its_parameters_are_those_of_train_and_the_preset():
 
 def test_it_works_in_a_pipeline_and_a_grid_search(real_data):
     X, y = real_data("iris")
-    pipeline = make_pipeline(PolynomialFeatures(2), MLLKMClassifier(n_jobs=1))
+    pipeline = make_pipeline(PolynomialFeatures(2), MLLKMClassifier(anchors="all", n_jobs=1))
     search = GridSearchCV(pipeline, {"mllkmclassifier__C": [0.1, 10.0]}, cv=3).fit(X, y)
     assert search.best_score_ > 0.9
-    assert cross_val_score(MLLKMClassifier(n_jobs=1), X, y, cv=3).mean() > 0.9
+    assert cross_val_score(MLLKMClassifier(anchors="all", n_jobs=1), X, y, cv=3).mean() > 0.9
 
 
 def test_a_dataset_on_disk_gives_the_machine_of_the_arrays(tmp_path, real_data):
     X, y = real_data("breast_cancer")
     with h5py.File(tmp_path / "train.h5", "w") as file:
         file["X"], file["y"] = X, y
-    arrays = MLLKMClassifier(n_jobs=1).fit(X, y)
+    arrays = MLLKMClassifier(anchors="all", n_jobs=1).fit(X, y)
     with Dataset.open(tmp_path / "train.h5") as dataset:
-        disk = MLLKMClassifier(n_jobs=1).fit(dataset)
+        disk = MLLKMClassifier(anchors="all", n_jobs=1).fit(dataset)
         assert np.array_equal(disk.predict(dataset), arrays.predict(X))
         assert np.array_equal(disk.decision_function(dataset), arrays.decision_function(X))
     assert np.array_equal(arrays.coef_, disk.coef_)
@@ -60,7 +61,7 @@ def test_a_dataset_on_disk_gives_the_machine_of_the_arrays(tmp_path, real_data):
 @pytest.mark.parametrize("componentwise", [False, True])
 def test_the_fitted_attributes_have_the_documented_shapes(real_data, name, K, componentwise):
     X, y = real_data(name)
-    machine = MLLKMClassifier(componentwise=componentwise, n_components=4, n_jobs=1).fit(X, y)
+    machine = MLLKMClassifier(anchors="all", componentwise=componentwise, n_components=4, n_jobs=1).fit(X, y)
     s = len(machine.weights_)
     assert machine.anchors_.shape == (s, 4)
     assert machine.gammas_.shape == machine.kernel_scale_.shape == machine.weights_.shape == (s,)
@@ -79,6 +80,6 @@ def test_the_fitted_attributes_have_the_documented_shapes(real_data, name, K, co
 def test_labels_come_back_as_they_were_given(real_data, labels):
     X, y = real_data("breast_cancer")
     y = np.asarray(labels)[y]
-    predicted = MLLKMClassifier(n_jobs=1).fit(X, y).predict(X)
+    predicted = MLLKMClassifier(anchors="all", n_jobs=1).fit(X, y).predict(X)
     assert predicted.dtype.kind == y.dtype.kind
     assert np.mean(predicted == y) > 0.9

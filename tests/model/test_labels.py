@@ -78,7 +78,7 @@ def test_few_rows_of_a_trained_model_are_in_doubt():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
     y = (np.sin(2 * X[:, 0]) + X[:, 1] > 0).astype(int)
-    model = MLLKMClassifier(C=10.0, memory_budget="1GB").fit(X, y).model_
+    model = MLLKMClassifier(C=10.0, anchors="all", memory_budget="1GB").fit(X, y).model_
     rows = rng.normal(size=(5000, 6))
     F, bound = model.single_precision.decide(model.preprocessor.transform(rows))
     assert np.mean(np.abs(F[:, 0]) <= 2 * bound) < 0.01

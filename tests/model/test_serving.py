@@ -145,7 +145,8 @@ def test_a_trained_machine_of_images_is_served(real_data):
     from mllkm_scale import MLLKMClassifier
 
     X, y = real_data("digits")
-    model = MLLKMClassifier(n_components=15, scaling="none", memory_budget="1GB", tol=0.05).fit(X[:300], y[:300]).model_
+    machine = MLLKMClassifier(anchors="all", n_components=15, scaling="none", memory_budget="1GB", tol=0.05)
+    model = machine.fit(X[:300], y[:300]).model_
     server = assert_serves(model, X[300:500])
     assert np.mean(server.predict(X[300:500]) == y[300:500]) > 0.8
 

@@ -14,8 +14,8 @@ from sklearn.utils.estimator_checks import check_estimator
 from mllkm_scale import Dataset, MLLKMClassifier, MLLKMClassifierCV
 from mllkm_scale.errors import DataError, ParameterError
 
-ONE = MLLKMClassifier(n_jobs=1, tol=0.05)
-FEW = MLLKMClassifier(n_jobs=1, tol=0.05, n_components=16)  # features
+ONE = MLLKMClassifier(anchors="all", n_jobs=1, tol=0.05)
+FEW = MLLKMClassifier(anchors="all", n_jobs=1, tol=0.05, n_components=16)  # features
 
 
 @pytest.fixture(scope="module")

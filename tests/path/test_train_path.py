@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
-from mllkm_scale import Dataset, load_model, train, train_path
+from mllkm_scale import Dataset, load_model
+from mllkm_scale import train as train_with_defaults
+from mllkm_scale import train_path as train_path_with_defaults
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model import evaluate
 from mllkm_scale.path.folder import read_path
 from mllkm_scale.run.events import Round
+
+# The machine whose candidates are all samples.
+train = partial(train_with_defaults, anchors="all")
+train_path = partial(train_path_with_defaults, anchors="all")
 
 CS = [0.2, 1.0, 4.0]
 

@@ -13,7 +13,7 @@ from mllkm_scale.model import evaluate
 from mllkm_scale.online import DatasetSamples, stream
 from mllkm_scale.run.events import Finished, Notice, Phase
 
-SETTINGS = {"tol": 0.3, "n_jobs": 1}
+SETTINGS = {"anchors": "all", "tol": 0.3, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,9 @@ def test_the_report_comes_after_the_model_and_before_the_end_is_told(iris, tmp_p
 
 def test_what_a_resumed_training_does_not_make_again_does_not_stay(iris, tmp_path):
     run = tmp_path / "run"
-    train(data_of(iris), test=data_of(iris), run_dir=run, report=False, max_rounds=2, n_jobs=1)
+    train(data_of(iris), test=data_of(iris), run_dir=run, report=False, anchors="all", max_rounds=2, n_jobs=1)
     (run / "report.html").touch()
-    train(data_of(iris), run_dir=run, resume=True, report=False, n_jobs=1)
+    train(data_of(iris), run_dir=run, resume=True, report=False, anchors="all", n_jobs=1)
     assert not (run / "evaluation.json").exists()
     assert not (run / "report.html").exists()
 

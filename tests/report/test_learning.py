@@ -29,6 +29,8 @@ def learned_runs(tmp_path_factory, real_data) -> dict[str, Path]:
         train(
             Dataset.from_arrays(X, y[:260], name="cells.h5:X", feature_names=NAMES),
             anchors="learned:30",
+            metric="diagonal",
+            ridge=0.1,
             scaling="standard+quantile",
             finish=finish,
             run_dir=folder / finish,

@@ -17,7 +17,8 @@ folder, source = sys.argv[1:]
 with np.load(source) as arrays:
     data = Dataset.from_arrays(arrays["X"], arrays["y"])
 result = train(
-    data, test=data, run_dir=folder, report=True, image_shape="8x24", memory_budget="430MB", max_rounds=2, n_jobs=1
+    data, test=data, run_dir=folder, report=True, image_shape="8x24", memory_budget="430MB", anchors="all",
+    max_rounds=2, n_jobs=1,
 )
 print(json.dumps([peak_bytes(), result.plan.budget_bytes]))
 """

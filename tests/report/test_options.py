@@ -33,7 +33,7 @@ def run_cli(*words):
     return CliRunner().invoke(cli, [*words])
 
 
-TRAIN = ("train", "train.h5", "--out", "run", "--tol", "0.3", "--n-jobs", "1")
+TRAIN = ("train", "train.h5", "--out", "run", "--anchors", "all", "--tol", "0.3", "--n-jobs", "1")
 
 
 def test_a_test_file_wins_over_rows_held_out_of_the_training_file(folder):

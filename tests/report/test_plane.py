@@ -17,7 +17,7 @@ from mllkm_scale.report.shape_pictures import shape_section
 @pytest.fixture(scope="module")
 def models(real_data, digits_run, additive_run):
     X, y = real_data("iris")
-    settings = {"tol": 0.2, "n_jobs": 1}
+    settings = {"anchors": "all", "tol": 0.2, "n_jobs": 1}
     two = train(Dataset.from_arrays(X[:, 2:], y), **settings).model
     unit = train(Dataset.from_arrays(X, y), scaling="unit-norm", **settings).model
     one = train(Dataset.from_arrays(X[:, 2:3], y), **settings).model
@@ -81,7 +81,7 @@ def test_the_most_important_features_come_first(models):
 
 def test_images_of_colours_are_drawn_too(real_data):
     X, y = real_data("digits")
-    result = train(Dataset.from_arrays(X[:100, :48], y[:100] % 3), tol=0.3, n_jobs=1)
+    result = train(Dataset.from_arrays(X[:100, :48], y[:100] % 3), anchors="all", tol=0.3, n_jobs=1)
     assert "4x4x3" in anchor_images(result.model, (4, 4, 3)).alt
 
 

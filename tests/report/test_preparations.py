@@ -44,7 +44,9 @@ def model_with():
         prepared = fold(Preprocessor.fit(Dataset.from_arrays(X), scaling), folded)
         Z = prepared.transform(X)
         y = (Z[:, 0] > np.median(Z[:, 0])).astype(int)
-        machine = MLLKMClassifier(scaling="none", componentwise=componentwise, tol=0.3, n_jobs=1).fit(Z, y)
+        machine = MLLKMClassifier(anchors="all", scaling="none", componentwise=componentwise, tol=0.3, n_jobs=1).fit(
+            Z, y
+        )
         return replace(machine.model_, preprocessor=prepared)
 
     return make

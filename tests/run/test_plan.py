@@ -85,14 +85,14 @@ def test_the_plan_reads_nothing_but_the_labels(real_data):
         def _read(self, start, stop):
             raise AssertionError("the plan read samples")
 
-    plan = make_plan(Refuses.from_arrays(X, y), resolve(memory_budget="1GB"))
+    plan = make_plan(Refuses.from_arrays(X, y), resolve(anchors="all", memory_budget="1GB"))
     assert plan.sizes.n_outputs == 10
     assert json.loads(json.dumps(plan.as_dict()))["total_bytes"] <= 10**9
     assert "inner form" in plan.as_text()
 
 
 def test_what_the_program_holds_counts_within_the_budget(real_data):
-    dataset, params = Dataset.from_arrays(*real_data("digits")), resolve(memory_budget="1GB")
+    dataset, params = Dataset.from_arrays(*real_data("digits")), resolve(anchors="all", memory_budget="1GB")
     alone, beside = make_plan(dataset, params), make_plan(dataset, params, held_bytes=10**8)
     assert alone.inner_bytes - beside.inner_bytes == pytest.approx(10**8 / 1.1, abs=1)
     with pytest.raises(BudgetError):

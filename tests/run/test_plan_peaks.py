@@ -19,7 +19,7 @@ from mllkm_scale import Dataset, train
 with h5py.File(sys.argv[1], "w") as file:
     file["X"], file["y"] = np.random.default_rng(0).normal(size=(50, 4)), np.arange(50) % 2
 with Dataset.open(sys.argv[1]) as dataset:
-    result = train(dataset, componentwise=sys.argv[2] == "component-wise")
+    result = train(dataset, anchors="all", componentwise=sys.argv[2] == "component-wise")
 print(json.dumps([result.peak_bytes, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
 
@@ -40,7 +40,7 @@ from mllkm_scale import Dataset, train
 budget, folder, source = sys.argv[1:]
 with np.load(source) as arrays:
     dataset = Dataset.from_arrays(arrays["X"], arrays["y"])
-result = train(dataset, memory_budget=budget, scratch_dir=folder, tol=0.05)
+result = train(dataset, anchors="all", memory_budget=budget, scratch_dir=folder, tol=0.05)
 print(json.dumps([result.status, result.peak_bytes, result.plan.budget_bytes]))
 """
 
@@ -51,7 +51,7 @@ from mllkm_scale import MLLKMClassifier
 budget, folder, source = sys.argv[1:]
 with np.load(source) as arrays:
     X, y = arrays["X"], arrays["y"]
-machine = MLLKMClassifier(memory_budget=budget, scratch_dir=folder, tol=0.05).fit(X, y)
+machine = MLLKMClassifier(anchors="all", memory_budget=budget, scratch_dir=folder, tol=0.05).fit(X, y)
 print(json.dumps([machine.status_, machine.peak_bytes_, machine.plan_.budget_bytes]))
 """
 
