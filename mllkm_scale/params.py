@@ -138,13 +138,14 @@ class Params:
         return self
 
     def _check_learned(self) -> None:
-        """Refuse what cannot be done with learned kernels."""
-        if not anchor_spec(self.anchors).learned:
+        """Refuse what cannot be done with learned kernels; with finish="none", automatic anchors are learned ones."""
+        spec = anchor_spec(self.anchors)
+        if not spec.learned and not (spec.kind == "auto" and self.finish == "none"):
             return
         if self.strategy == "paper":
             raise ParameterError(
-                f"strategy='paper' takes anchors from a grid, and anchors={self.anchors!r} are learned: use"
-                " strategy='working-sets', or anchors='all'"
+                f"strategy='paper' takes anchors from a grid, and anchors={self.anchors!r}, finish={self.finish!r} are"
+                " learned: use strategy='working-sets', or anchors='all'"
             )
         if self.finish == "none" and self.local_bias == 0:
             raise ParameterError(

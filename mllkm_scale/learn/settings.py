@@ -7,7 +7,7 @@ they are settings that have worked, not optima.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mllkm_scale.kernels.anchors import AnchorSpec
 from mllkm_scale.learn.machine import Metric
@@ -19,6 +19,7 @@ _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
+_TRYOUT_EPOCHS = 0.5
 _SEVERAL_DROPOUT = 0.3  # at least, of several classes
 RIDGE = 0.1
 """Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
@@ -47,6 +48,12 @@ class LearnSettings:
     rise: float = 0.3  # share of the steps in which the step length rises
     decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
     floor: float = 1e-4  # gradients well below it take steps of their own size, and not of the full length
+
+    def tryout(self, n_rows: int, n_features: int, n_outputs: int, most_flops: float) -> LearnSettings:
+        """Settings to compare others by: a share of the epochs, and kernels for at most so many multiply-adds."""
+        epochs = max(1, round(_TRYOUT_EPOCHS * self.epochs))
+        of_a_kernel = 3.0 * epochs * n_rows * (n_features + n_outputs * (n_features + 1))
+        return replace(self, epochs=epochs, n_kernels=max(1, min(self.n_kernels, int(most_flops / of_a_kernel))))
 
     def step_length(self, done: float) -> float:
         """Share of the largest step length when this share of all steps is done: up, then down, as half cosines."""
@@ -81,23 +88,10 @@ def dropout_share(n_rows: int, n_outputs: int = 1) -> float:
 
 
 def learn_settings(
-    n_rows: int,
-    n_kernels: int,
-    metric: Metric,
-    seed: int,
-    n_outputs: int = 1,
-    ridge: float = RIDGE,
-    share_of_epochs: float = 1.0,
+    n_rows: int, n_kernels: int, metric: Metric, seed: int, n_outputs: int = 1, ridge: float = RIDGE
 ) -> LearnSettings:
     """The settings for so many rows and kernels; `ridge` is times the rows."""
-    epochs = min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS)
+    epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
-    return LearnSettings(
-        n_kernels,
-        max(1, round(share_of_epochs * epochs)),
-        batch,
-        metric,
-        ridge=ridge / n_rows,
-        dropout=dropout_share(n_rows, n_outputs),
-        seed=seed,
-    )
+    share = dropout_share(n_rows, n_outputs)
+    return LearnSettings(n_kernels, epochs, batch, metric, ridge=ridge / n_rows, dropout=share, seed=seed)

@@ -87,12 +87,12 @@ def build_problem(
     team: Team | None = None,
     keeping: Opening | None = None,
     out_of_time: Callable[[], bool] = lambda: False,
-    share_of_epochs: float = 1.0,
+    tryout_flops: float | None = None,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
 
-    Of settings that are still open, the first is taken. A descent that is to be compared with others may do with a
-    share of its epochs.
+    Of settings that are still open, the first is taken. With `tryout_flops` the descent is one to compare settings by:
+    it has fewer epochs, and no more kernels than so many multiply-adds allow.
 
     Kernels are learned by the threads of `team`, in this process.
     """
@@ -119,9 +119,9 @@ def build_problem(
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         metric = _metric(params.metric, data.n_features)
-        settings = learn_settings(
-            data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge), share_of_epochs
-        )
+        settings = learn_settings(data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge))
+        if tryout_flops is not None:
+            settings = settings.tryout(data.n_rows, data.n_features, signs.shape[1], tryout_flops)
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
             data,

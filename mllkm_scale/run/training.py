@@ -162,11 +162,12 @@ class Training:
     def settle(self, dataset: Dataset, resume: bool) -> None:
         """Let settings compete that the parameters leave open, and go on with the one that wins."""
         rivals = contenders(self.params, dataset.n_rows)
-        if is_settled(rivals):
+        if resume and self.folder is not None:
+            unbounded = contenders(replace(self.params, max_kernels=None), dataset.n_rows)
+            self.selection = load_selection(self.folder.selection, unbounded)
+        if self.selection is None and is_settled(rivals):
             self.params = rivals[0].at(rivals[0].strengths[0])
             return
-        if resume and self.folder is not None:
-            self.selection = load_selection(self.folder.selection, rivals)
         if self.selection is None:
             check(dataset)  # whole, so that rows are named by their numbers in it
             self.selection = select(dataset, rivals, self.plan, self.team, self.listener, self.poll, self.out_of_time)
