@@ -46,6 +46,7 @@ bench: setup
 	$(BIN)/python jobs/bench/uci.py
 	$(BIN)/python jobs/bench/tables.py
 	$(BIN)/python jobs/bench/letter.py
+	$(BIN)/python jobs/bench/selection.py
 	$(BIN)/python jobs/bench/workers.py --overlap
 	$(BIN)/python jobs/bench/scan_rate.py
 	$(BIN)/python jobs/bench/screening.py

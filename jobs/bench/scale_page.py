@@ -24,6 +24,15 @@ NAMES = {
     "linear": "LinearSVC",
     "nystroem": "Nystroem, 1,000 landmarks, + LinearSVC",
     "lightgbm": "LightGBM, 500 trees",
+    "ldkl": "LDKL, depth 6",
+}
+TASKS = {
+    "ijcnn1": "ijcnn1",
+    "usps": "USPS, 50 components",
+    "letter": "letter, at most 400 kernels",
+    "mnist": "MNIST, 50 components, at most 400 kernels",
+    "covtype50k": "Covertype",
+    "covtype": "Covertype",
 }
 Result = dict[str, Any]
 
@@ -240,7 +249,23 @@ def startup(result: Result) -> list[str]:
     return table(["", ""], [*imports, *compilation, *rates, *reading])
 
 
+def learned(result: Result) -> list[str]:
+    """A line for each task and machine, and what the project has set itself as limits."""
+    head = ["data", "rows", "", "test error", "training", "prediction of a row", "size", "peak memory", "limit"]
+    rows = []
+    for task, found in result["tasks"].items():
+        limit = f"{found['limit_percent']} %" + (f", {found['limit_s']:.0f} s" if found["limit_s"] else "")
+        for name, row in found["machines"].items():
+            figures = [f"{row['test_error_percent']:.2f} %", f"{figure(row['train_s'])} s"]
+            figures += [f"{figure(row['predict_us_a_row'])} us", row["size"], row.get("peak", "")]
+            ours = name == "mllkm"
+            about = [TASKS[task], f"{found['rows']:,}"] if ours else ["", ""]
+            rows.append([*about, NAMES[name], *figures, limit if ours else ""])
+    return table(head, rows)
+
+
 SECTIONS: dict[str, Callable[[Result], list[str]]] = {
+    "learned": learned,
     "mnist": classification,
     "covtype": covtype,
     "ijcnn1": classification,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ LISTED = 20
 
 
 class HDF5Source:
-    """Rows of one data set of an HDF5 file."""
+    """Rows of one data set of an HDF5 file. Threads may share it: one that closes it does not disturb one that reads."""
 
     def __init__(self, path: Path, dataset: str) -> None:
+        self._lock = threading.Lock()
         self.path = path
         self.dataset = dataset
         self.name = f"{path.name}:{dataset}"
-        # The process, its file and its data set; one assignment, so that threads never see half of it.
+        # The process, its file and its data set.
         self._handle: tuple[int, Any, Any] | None = None
         stored = self._open()
         self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
@@ -40,9 +42,9 @@ class HDF5Source:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start` to `stop`; text is decoded."""
-        stored = self._stored()
         try:
-            values = np.asarray(stored[start:stop])
+            with self._lock:
+                values = np.asarray(self._stored()[start:stop])
         except (OSError, RuntimeError) as error:
             raise DataError(
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the file is"
@@ -52,9 +54,10 @@ class HDF5Source:
 
     def close(self) -> None:
         """Close the file; the next `read` opens it again."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            handle[1].close()
+        with self._lock:
+            if self._handle is not None:
+                handle, self._handle = self._handle, None
+                handle[1].close()
 
     def _stored(self) -> Any:
         handle = self._handle
@@ -76,7 +79,10 @@ class HDF5Source:
         return stored
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_handle": None}
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"_handle": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
 
 def open_hdf5(path: Path) -> Any:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import TextIO
 
 from mllkm_scale.run.as_json import event_fields
-from mllkm_scale.run.events import Event
+from mllkm_scale.run.events import Epoch, Event
 from mllkm_scale.run.listeners import Progress
 from mllkm_scale.run.wording import describe
 
@@ -44,6 +44,8 @@ class _Lines(Progress):
 class PlainProgress(_Lines):
     """One line of plain text an event, without control characters, for logs and pipes (default: stderr).
 
+    Of many epochs, about twenty are shown.
+
     Examples
     --------
     >>> from mllkm_scale.run.events import Phase
@@ -56,9 +58,19 @@ class PlainProgress(_Lines):
         super().__init__(stream or sys.stderr)
         self._tol = tol
 
+    def __call__(self, event: Event) -> None:
+        """Write the event, unless it is one of many."""
+        if not isinstance(event, Epoch) or _is_shown(event):
+            super().__call__(event)
+
     def line(self, event: Event) -> str:
         """The event in words."""
         return describe(event, self._tol)
+
+
+def _is_shown(epoch: Epoch) -> bool:
+    """Whether it is the first or last epoch, or one of about twenty between them."""
+    return epoch.number in (1, epoch.n_epochs) or epoch.number % max(1, epoch.n_epochs // 20) == 0
 
 
 class JsonLines(_Lines):

@@ -99,7 +99,7 @@ def _mllkm(task: Task, split: Split, quick: bool) -> Iterator[Record]:
 
     X, X_test = split.X.astype(np.float32), split.X_test.astype(np.float32)
     dataset = Dataset.from_arrays(X, split.y)
-    params: dict[str, Any] = task.mllkm | {"scaling": "none", "memory_budget": "4GB"}
+    params: dict[str, Any] = task.mllkm | {"anchors": "all", "scaling": "none", "memory_budget": "4GB"}
     if quick:
         params |= {"tol": 0.2, "anchors": 200}
     with tempfile.TemporaryDirectory() as name:
