@@ -26,7 +26,7 @@ LISTED = 20
 
 
 class HDF5Source:
-    """Rows of one data set of an HDF5 file. Threads may share it: one that closes it does not disturb one that reads."""
+    """Rows of one data set of an HDF5 file. Threads may share it: closing it does not disturb one that reads."""
 
     def __init__(self, path: Path, dataset: str) -> None:
         self._lock = threading.Lock()
