@@ -21,9 +21,7 @@ def flops(settings, n_rows, n_features, n_outputs):
 
 
 @given(ROWS, st.integers(1, 2000), st.integers(1, 800), OUTPUTS, st.floats(1e3, 1e13))
-def test_a_tryout_has_kernels_for_so_many_multiply_adds_but_one_at_least(
-    n_rows, n_kernels, n_features, n_outputs, most
-):
+def test_a_tryout_has_kernels_for_the_multiply_adds_but_one_at_least(n_rows, n_kernels, n_features, n_outputs, most):
     settings = learn_settings(n_rows, n_kernels, "diagonal", 0, n_outputs)
     found = settings.tryout(n_rows, n_features, n_outputs, most)
     sizes = n_rows, n_features, n_outputs
