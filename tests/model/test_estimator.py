@@ -20,7 +20,7 @@ CHECKS = 55  # of scikit-learn 1.9; none is excepted
 SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_ARRAY_API
 
 
-@pytest.mark.parametrize("anchors", [pytest.param("auto", marks=pytest.mark.slow), "all"])
+@pytest.mark.parametrize("anchors", ["auto", "all"])
 def test_all_of_scikit_learns_checks_pass(anchors):
     results = check_estimator(MLLKMClassifier(anchors=anchors, n_jobs=1), on_fail=None, on_skip=None)
     status = {result["check_name"]: result["status"] for result in results}

@@ -1,10 +1,9 @@
-"""How a training with learned kernels is finished: the search for C, the folds, and when MKL is left out."""
+"""How a training with learned kernels is finished: the search for C, and when MKL is left out."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +17,8 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import resolve
 from mllkm_scale.run import choice as module
 from mllkm_scale.run import problem as problem_module
-from mllkm_scale.run.choice import CS, Choice, balancing_C, fold_trials, learned_margins
+from mllkm_scale.run import training as training_module
+from mllkm_scale.run.choice import CS, Choice, balancing_C, learned_margins
 from mllkm_scale.run.plan import make_plan
 from mllkm_scale.run.problem import build_problem
 from mllkm_scale.team import Team
@@ -50,64 +50,6 @@ def test_the_search_asks_for_each_c_once_and_ends_in_a_local_minimum(errors):
 def test_the_search_finds_the_minimum_of_errors_that_fall_and_rise(place):
     found = module._search(lambda C: abs(CS.index(C) - place))
     assert min(found, key=found.__getitem__) == CS[place]
-
-
-@dataclass
-class Built:
-    """Stands for the problem of some rows, which it tells."""
-
-    dataset: Dataset
-    closed: bool = False
-
-    @property
-    def preprocessor(self):
-        return SimpleNamespace(transform=lambda rows, dtype: rows.astype(dtype))
-
-    def close(self):
-        self.closed = True
-
-
-def rows_of(codes, **given):
-    """Trials on rows that tell their number."""
-    X = np.arange(len(codes), dtype=np.float64)[:, None]
-    return list(fold_trials(Dataset.from_arrays(X, codes), codes, 0, Built, **given))
-
-
-@given(st.lists(st.integers(0, 5), min_size=2, max_size=60), st.integers(2, 4))
-def test_folds_hold_each_row_out_at_most_once_and_keep_all_classes(labels, n_folds):
-    codes = np.unique(np.array(labels), return_inverse=True)[1]
-    trials, counts = rows_of(codes, n_folds=n_folds), np.bincount(codes)
-    held = [trial.rows[:, 0].astype(int) for trial in trials]
-    together = np.concatenate([*held, np.empty(0, int)])
-    assert len(np.unique(together)) == len(together)
-    assert not (counts[codes[together]] == 1).any()
-    if len(trials) == n_folds:
-        assert len(together) == counts[counts > 1].sum()
-    for rows, trial in zip(held, trials, strict=True):
-        np.testing.assert_array_equal(trial.codes, codes[rows])
-        rest = trial.problem.dataset.chunk(0)[:, 0].astype(int)
-        assert sorted([*rest, *rows]) == list(range(len(codes)))
-        assert set(codes[rest]) == set(codes)
-        np.testing.assert_array_equal(trial.problem.dataset.labels(), codes[rest])
-
-
-def test_folds_have_a_like_share_of_every_class():
-    codes = np.repeat([0, 1, 2], [90, 30, 9])
-    for trial in rows_of(codes):
-        assert np.bincount(trial.codes).tolist() == [30, 10, 3]
-
-
-def test_many_rows_have_one_fold_and_one_row_a_class_has_none(monkeypatch):
-    monkeypatch.setattr(module, "FEW_ROWS", 50)
-    assert len(rows_of(np.arange(50) % 2)) == 3
-    assert len(rows_of(np.arange(51) % 2)) == 1
-    assert rows_of(np.arange(4)) == []
-
-
-def test_a_trial_closes_its_problem():
-    [trial, *_] = rows_of(np.arange(20) % 2)
-    trial.close()
-    assert trial.problem.closed
 
 
 def test_a_choice_is_the_same_after_json():
@@ -194,7 +136,7 @@ def test_auto_without_a_local_bias_is_mkl_for_the_learned_machine_has_such(wine,
 def test_many_rows_are_judged_by_those_that_the_descent_has_held_out(wine, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FOLD_ROWS", 50)
     monkeypatch.setattr(problem_module, "FOLD_ROWS", 50)
-    monkeypatch.setattr(module, "fold_trials", lambda *_: pytest.fail("folds are for few rows"))
+    monkeypatch.setattr(training_module, "folds_of", lambda *_: pytest.fail("folds are for few rows"))
     result, choice = trained(wine, tmp_path, finish="mkl")
     assert choice["C"] in CS
     held = 18 * np.array(choice["errors"])  # a tenth of each class

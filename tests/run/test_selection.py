@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -13,10 +15,9 @@ from hypothesis import strategies as st
 from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.run import selection as module
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.events import Epoch, Notice, Phase, Round
-from mllkm_scale.run.selection import Selection, Tried, load_selection, smoothed
+from mllkm_scale.run.selection import Selection, Tried, _Walk, load_selection, smoothed
 from mllkm_scale.run.settings import contenders
 
 SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
@@ -36,19 +37,34 @@ def wine(real_data):
 
 
 @pytest.fixture
-def winner(monkeypatch):
-    """Let learned kernels without a metric win, or all samples: the others err more, on made-up rows."""
+def made_up(monkeypatch):
+    """Let a strength of a contender err as a function of both says."""
 
-    def arrange(kind):
+    def arrange(error):
         asked = []
 
-        def errors(dataset, rival, *others):
-            asked.append(rival)
-            wins = rival.params.metric is None and rival.learned == (kind == LEARNED)
-            return [(0.1 if wins else 0.4) + 0.01 * at for at in range(len(rival.strengths))]
+        def mistakes(walk, fold):
+            at = len(walk.errors)
+            if fold == 0:
+                asked.append((walk.rival, at))
+            return error(walk.rival, at) * len(walk.folds[fold].held)
 
-        monkeypatch.setattr(module, "_errors", errors)
+        monkeypatch.setattr(_Walk, "mistakes", mistakes)
         return asked
+
+    return arrange
+
+
+@pytest.fixture
+def winner(made_up):
+    """Let learned kernels without a metric win, or all samples: the others err more, and so do later strengths."""
+
+    def arrange(kind):
+        def error(rival, at):
+            wins = rival.params.metric is None and rival.learned == (kind == LEARNED)
+            return (0.1 if wins else 0.4) + 0.01 * at
+
+        return made_up(error)
 
     return arrange
 
@@ -71,22 +87,25 @@ def test_errors_that_are_equal_on_paper_are_judged_equal():
     assert smoothed([0.1, 0.2, 0.3])[1] == smoothed([0.2, 0.2, 0.2])[1] == 0.2
 
 
-def test_every_setting_is_tried_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
+def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
     told = []
     result = train(wine, run_dir=tmp_path / "run", listener=told.append, **QUICK)
     found = recorded(tmp_path / "run")["selection"]
     assert json.loads((tmp_path / "run" / "selection.json").read_text()) == found
     rivals = contenders(resolve(**QUICK), wine.n_rows)
-    expected = [rival.at(strength) for rival in rivals for strength in rival.strengths]
-    assert [[one[name] for name in SETTLED] for one in found["tried"]] == [
-        [getattr(params, name) for name in SETTLED] for params in expected
-    ]
     taken = found["tried"][found["taken"]]
     assert taken["judged"] == min(one["judged"] for one in found["tried"])
     assert taken["error"] == min(one["error"] for one in found["tried"] if one["judged"] == taken["judged"])
+    expected = []
     for rival in rivals:
         path = [one for one in found["tried"] if (one["anchors"], one["metric"]) == kind_of(rival)]
-        assert [one["judged"] for one in path] == smoothed([one["error"] for one in path])
+        errors = [one["error"] for one in path]
+        assert [one["judged"] for one in path] == smoothed(errors)
+        assert len(errors) == steps(rival, errors, wine.n_rows)
+        expected += [rival.at(strength) for strength in rival.strengths[: len(path)]]
+    assert [[one[name] for name in SETTLED] for one in found["tried"]] == [
+        [getattr(params, name) for name in SETTLED] for params in expected
+    ]
     held = wine.n_rows * np.array([one["error"] for one in found["tried"]])
     np.testing.assert_allclose(held, held.round(), atol=1e-9)
     assert taken["error"] < 0.2
@@ -100,6 +119,71 @@ def test_every_setting_is_tried_and_the_one_that_is_judged_best_is_taken(wine, t
 
 def kind_of(rival):
     return rival.params.anchors, rival.params.metric
+
+
+def steps(rival, errors, n_held):
+    """Strengths that are tried of these errors: up to the first one that is worse than an earlier one by a doubt."""
+    for at in range(1, len(errors)):
+        best = min(errors[: at + 1])
+        if errors[at] > best + 0.5 * np.sqrt(best * (1 - best) / n_held):
+            return at + 1
+    return len(rival.strengths)
+
+
+RIVALS = contenders(resolve(), 700)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Stands for the plan."""
+
+    inner_bytes: int = 0
+
+
+def walk_of(rival, errors):
+    """A contender with these errors so far."""
+    walk = _Walk(rival, None, None, [], Room(), lambda: None)
+    walk.errors = list(errors)
+    return walk
+
+
+@given(st.sampled_from(RIVALS), st.lists(st.floats(0, 1), max_size=3), st.integers(1, 10**6))
+def test_a_walk_goes_on_while_strengths_are_left_and_the_last_is_not_clearly_worse(rival, errors, n_held):
+    goes_on = walk_of(rival, errors).goes_on(n_held)
+    if not errors:
+        assert goes_on
+    elif len(errors) == len(rival.strengths):
+        assert not goes_on
+    elif errors[-1] == min(errors):
+        assert goes_on
+    else:
+        best = min(errors)
+        assert goes_on == (errors[-1] <= best + 0.5 * np.sqrt(best * (1 - best) / n_held))
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [([], True), ([0.5], True), ([0.2, 0.219], True), ([0.2, 0.221], False), ([0.0, 0.001], False), ([0.3, 0.2], True)],
+)
+def test_a_walk_ends_by_half_a_standard_error(errors, expected):
+    """With 100 rows and an error of 0.2 the standard error is 0.04."""
+    assert walk_of(RIVALS[0], errors).goes_on(100) == expected
+
+
+def test_contenders_that_get_worse_are_left_behind_and_the_others_go_on_one_wave_after_the_other(
+    wine, tmp_path, made_up
+):
+    errors = {("learned", "diagonal"): [0.2, 0.4], ("learned", None): [0.5, 0.5, 0.6], ("all", None): [0.3, 0.1, 0.9]}
+    asked = made_up(lambda rival, at: errors[kind_of(rival)][at])
+    train(wine, run_dir=tmp_path / "run", **QUICK)
+    diagonal, plain, samples = contenders(resolve(**QUICK), wine.n_rows)
+    waves = [[diagonal, plain, samples], [diagonal, plain, samples], [plain, samples]]
+    assert [(kind_of(rival), at) for rival, at in asked] == [
+        (kind_of(rival), at) for at, wave in enumerate(waves) for rival in wave
+    ]
+    found = recorded(tmp_path / "run")["selection"]
+    expected = list(chain(*errors.values()))
+    np.testing.assert_allclose([one["error"] for one in found["tried"]], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
@@ -117,9 +201,9 @@ def test_the_model_is_that_of_the_setting_that_wins(wine, tmp_path, winner, kind
     assert (tmp_path / "auto.mllkm").read_bytes() == (tmp_path / "given.mllkm").read_bytes()
 
 
-def test_of_settings_that_are_judged_alike_the_one_with_the_smaller_error_is_taken(wine, tmp_path, monkeypatch):
-    errors = iter([[0.2, 0.2, 0.2], [0.3, 0.1, 0.3], [0.5, 0.5, 0.5]])
-    monkeypatch.setattr(module, "_errors", lambda *_: next(errors))
+def test_of_settings_that_are_judged_alike_the_one_with_the_smaller_error_is_taken(wine, tmp_path, made_up):
+    errors = {("learned", "diagonal"): [0.2, 0.2, 0.2], ("learned", None): [0.3, 0.1, 0.3], ("all", None): [0.5] * 3}
+    made_up(lambda rival, at: errors[kind_of(rival)][at])
     train(wine, run_dir=tmp_path / "run", **QUICK)
     assert recorded(tmp_path / "run")["selection"]["taken"] == 4
 
@@ -279,14 +363,16 @@ def test_a_selection_is_the_same_after_json(tmp_path):
     assert load_selection(tmp_path / "absent.json", rivals) is None
 
 
-def test_a_time_limit_that_is_over_ends_the_competition_after_the_first_contender(wine, tmp_path, winner):
-    asked = winner(SAMPLES)
+@pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
+def test_a_time_limit_that_is_over_ends_the_competition_after_the_first_wave(wine, tmp_path, winner, kind):
+    asked = winner(kind)
     result = train(wine, run_dir=tmp_path / "run", time_limit=1e-9, **QUICK)
-    assert [rival.params.metric for rival in asked] == ["diagonal"]
+    rivals = contenders(resolve(**QUICK), wine.n_rows)
+    assert [(kind_of(rival), at) for rival, at in asked] == [(kind_of(rival), 0) for rival in rivals]
     found = recorded(tmp_path / "run")["selection"]
-    assert {one["metric"] for one in found["tried"]} == {"diagonal"}
-    assert len(found["tried"]) == 3
-    assert result.status == "learned"
+    assert [(one["anchors"], one["metric"]) for one in found["tried"]] == [kind_of(rival) for rival in rivals]
+    assert found["tried"][found["taken"]]["anchors"] == kind
+    assert result.status == ("learned" if kind == LEARNED else "time_limit")
 
 
 @pytest.mark.parametrize("classes", [60, 59], ids=["single rows", "a pair"])
@@ -330,7 +416,8 @@ def test_threads_change_no_bit(wine, tmp_path, monkeypatch):
 def test_all_models_of_a_path_have_the_setting_that_wins(wine, winner, kind):
     asked = winner(kind)
     path = train_path(wine, 0.3, Cs=[0.5, 2.0], **QUICK)
-    assert len(asked) == 3
+    assert Counter(at for _, at in asked)[0] == 3
+    assert len(set(asked)) == len(asked)
     assert [model.certificate.params["anchors"] for model in path.models] == [kind, kind]
     assert [model.certificate.params["C"] for model in path.models] == [0.5, 2.0]
 

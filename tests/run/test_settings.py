@@ -17,6 +17,7 @@ from mllkm_scale.run.settings import (
     CS,
     FEW_ROWS,
     FOLD_ROWS,
+    GRID_ROWS,
     LEAST_ROWS,
     RIDGES,
     Contender,
@@ -26,8 +27,9 @@ from mllkm_scale.run.settings import (
     may_be_samples,
 )
 
-TOO_FEW, FEW, SOME, MANY = LEAST_ROWS - 1, FEW_ROWS, FOLD_ROWS, FOLD_ROWS + 1
-ROWS = st.one_of(st.sampled_from([1, TOO_FEW, LEAST_ROWS, FEW, FEW + 1, SOME, MANY]), st.integers(1, 10**7))
+TOO_FEW, FEW, GRID, SOME, MANY = LEAST_ROWS - 1, FEW_ROWS, GRID_ROWS, FOLD_ROWS, FOLD_ROWS + 1
+EDGES = [1, TOO_FEW, LEAST_ROWS, FEW, FEW + 1, GRID, GRID + 1, SOME, MANY]
+ROWS = st.one_of(st.sampled_from(EDGES), st.integers(1, 10**7))
 
 
 def kinds(found: list[Contender]) -> list[tuple[object, object]]:
@@ -67,18 +69,18 @@ def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
     assert [rival.params.scaling for rival in found] == ["auto", "auto", "standard"]
 
 
-@pytest.mark.parametrize("n_rows", [FEW + 1, SOME])
-def test_with_more_rows_two_metrics_and_two_ridges_compete(n_rows):
+@pytest.mark.parametrize("n_rows", [FEW + 1, GRID])
+def test_with_more_rows_one_metric_competes_with_all_samples(n_rows):
     found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("learned", "diagonal"), ("learned", None)]
-    assert [rival.strengths for rival in found] == [RIDGES[:2], RIDGES[:2]]
+    assert kinds(found) == [("learned", "diagonal"), ("all", None)]
+    assert [rival.strengths for rival in found] == [RIDGES, CS]
 
 
-@given(st.integers(MANY, 10**8))
-def test_with_many_rows_nothing_competes(n_rows):
+@given(st.one_of(st.sampled_from([GRID + 1, SOME, MANY]), st.integers(GRID + 1, 10**8)))
+def test_with_many_rows_only_the_ridges_of_learned_kernels_compete(n_rows):
     found = contenders(resolve(), n_rows)
     assert kinds(found) == [("learned", "diagonal")]
-    assert is_settled(found)
+    assert [rival.strengths for rival in found] == [RIDGES]
     assert found[0].at(found[0].strengths[0]).ridge == RIDGE
 
 
@@ -185,7 +187,7 @@ def test_what_is_given_is_kept_by_every_contender(given, n_rows):
 
 
 def test_more_rows_never_bring_more_settings_where_settings_compete():
-    counts = [sum(len(rival.strengths) for rival in contenders(Params(), n)) for n in (FEW, FEW + 1, MANY)]
+    counts = [sum(len(rival.strengths) for rival in contenders(Params(), n)) for n in (FEW, FEW + 1, GRID + 1)]
     assert all(more > fewer for more, fewer in pairwise(counts))
 
 
