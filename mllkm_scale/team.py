@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -74,17 +74,25 @@ class Team:
         self._pool = ThreadPoolExecutor(size) if size > 1 else None
 
     def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Results in the order of the tasks; at most twice as many as there are threads are under way."""
+        """Results in the order of the tasks; at most twice as many as there are threads are under way.
+
+        When one fails, or no more results are wanted, those under way end before this does.
+        """
         if self._pool is None:
             yield from map(work, tasks)
             return
         waiting: deque[Future[Result]] = deque()
-        for task in tasks:
-            waiting.append(self._pool.submit(work, task))
-            if len(waiting) >= 2 * self.size:
+        try:
+            for task in tasks:
+                waiting.append(self._pool.submit(work, task))
+                if len(waiting) >= 2 * self.size:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
 
     def run(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
         """All results, when all tasks are done."""

@@ -41,6 +41,26 @@ def test_the_team_goes_on_when_a_part_of_it_has_ended():
         assert team.run(abs, [-1, -2]) == [1, 2]
 
 
+def test_when_a_task_fails_no_other_is_at_work_any_more():
+    at_work, lock = set(), threading.Lock()
+
+    def work(task: int) -> int:
+        if task == 0:
+            raise ValueError("the first one")
+        with lock:
+            at_work.add(task)
+        threading.Event().wait(0.05)
+        with lock:
+            at_work.discard(task)
+        return task
+
+    with Team(3) as team:
+        with pytest.raises(ValueError, match="the first one"):
+            team.run(work, range(6))
+        assert not at_work
+        assert team.run(abs, [-1]) == [1]
+
+
 LATE_LIBRARY = """
 import os
 os.environ.pop("OPENBLAS_NUM_THREADS", None)

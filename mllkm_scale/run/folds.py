@@ -44,8 +44,8 @@ class Trial:
 def folds_of(codes: Array, seed: int, most_rows: int | None = None) -> Iterator[Fold]:
     """Each of three folds is held out in turn, or with many rows one of them. Folds have all classes in them.
 
-    A class with a single row is always trained on, and in no fold. With `most_rows`, at most so many are trained on,
-    and at most half as many held out, of each class its share.
+    A class with a single row is always trained on, and in no fold. With `most_rows`, about so many are trained on at
+    most, and half as many held out: of each class its share, and one row at least.
     """
     fold = np.full(len(codes), -1)
     rng = np.random.default_rng([seed, 16])

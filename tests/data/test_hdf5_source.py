@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.errors import DataError
+from mllkm_scale.team import Team
 
 
 def refused(path, message, x="X", y=None):
@@ -156,3 +158,16 @@ def test_the_memory_of_packed_chunks_is_counted(tmp_path):
         assert data.buffer_bytes == 0
     with Dataset.open(tmp_path / "train.h5", x="packed", y=None) as data:
         assert data.buffer_bytes == 8 * 2**20 + 2 * 8000
+
+
+def test_threads_share_a_source_that_is_closed_again_and_again(write_hdf5):
+    X = np.arange(600.0).reshape(300, 2)
+    source = HDF5Source(write_hdf5(X=X), "X")
+
+    def read(start: int) -> bool:
+        rows = source.read(start, start + 3)
+        source.close()
+        return np.array_equal(rows, X[start : start + 3])
+
+    with Team(4) as team:
+        assert all(team.run(read, list(range(290)) * 3))
