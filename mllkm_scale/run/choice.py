@@ -46,6 +46,8 @@ CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
 
 
+ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
+
 LOOSE_TOL = 0.05  # of the machines along the path
 DEAR_FLOPS = 4e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
 ROUNDS = 8  # that a training takes, about
@@ -174,9 +176,16 @@ class MKLPath:
     """
 
     def __init__(
-        self, trial: Trial, params: Params, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
+        self,
+        trial: Trial,
+        params: Params,
+        plan: Plan,
+        team: Team,
+        crew: Crew,
+        poll: Callable[[], None],
+        tol: float = LOOSE_TOL,
     ) -> None:
-        self.trial, self.params = trial, replace(params, tol=max(params.tol, LOOSE_TOL))
+        self.trial, self.params = trial, replace(params, tol=max(params.tol, tol))
         self.ways = plan, team, crew, poll
         self.states: dict[float, Any] = {}
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.run.problem import Problem
-from mllkm_scale.run.settings import FEW_ROWS
 
 __all__ = ["FOLDS", "Fold", "Trial", "folds_of", "make_trial", "mistakes"]
 
@@ -41,11 +40,11 @@ class Trial:
         self.problem.close()
 
 
-def folds_of(codes: Array, seed: int, most_rows: int | None = None) -> Iterator[Fold]:
-    """Each of three folds is held out in turn, or with many rows one of them. Folds have all classes in them.
+def folds_of(codes: Array, seed: int, few_rows: int, most_rows: int | None = None) -> Iterator[Fold]:
+    """Each of three folds is held out in turn, or with more than a few rows one of them; all classes are in each.
 
     A class with a single row is always trained on, and in no fold. With `most_rows`, about so many are trained on at
-    most, and half as many held out: of each class its share, and one row at least.
+    most, and as many held out: of each class its share, and one row at least.
     """
     fold = np.full(len(codes), -1)
     rng = np.random.default_rng([seed, 16])
@@ -55,12 +54,12 @@ def folds_of(codes: Array, seed: int, most_rows: int | None = None) -> Iterator[
         if len(rows) > 1:
             fold[rows] = (place + np.arange(len(rows))) % FOLDS
             place += len(rows)
-    for number in range(FOLDS if len(codes) <= FEW_ROWS else 1):
+    for number in range(FOLDS if len(codes) <= few_rows else 1):
         held, rest = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
         if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):
             continue
         if most_rows is not None:
-            rest, held = _share(rest, codes, most_rows, rng), _share(held, codes, most_rows // 2, rng)
+            rest, held = _share(rest, codes, most_rows, rng), _share(held, codes, most_rows, rng)
         yield Fold(rest, held)
 
 

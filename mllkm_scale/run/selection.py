@@ -3,7 +3,7 @@
 Every contender is trained without the rows of a fold, and errs on these, for one of its strengths after the other,
 until its error gets clearly worse. Errors on few rows are noisy, and neighbours on a path of strengths do about the
 same: so a strength is judged by its own error and that of its neighbours, half and half. With up to 2,000 rows all
-three folds are held out in turn. With more, one is, and at most 4,000 rows of the others are trained on: a ridge times
+three folds are held out in turn. With more, one is, and at most 2,000 rows of the others are trained on: a ridge times
 the rows means the same for any number of them.
 """
 
@@ -31,13 +31,16 @@ from mllkm_scale.run.events import Listener, Notice, Phase
 from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.settings import MOST_ROWS, TRIED_AT_ONCE, Contender
+from mllkm_scale.run.settings import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contender
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team
 
 __all__ = ["Selection", "Tried", "load_selection", "select", "smoothed"]
 
 Array = NDArray[Any]
+
+TRYOUT_TOL = 0.2
+"""Gap at which a machine over samples is good enough to compare it with others."""
 
 TRYOUT_FLOPS = 1e11
 """Multiply-adds of the descents of a setting, at most, in all folds: about two seconds."""
@@ -109,7 +112,7 @@ def select(
     """
     seed = int(rivals[0].params.random_state or 0)
     _, codes = encode_labels(dataset.labels())
-    folds = list(folds_of(codes, seed, MOST_ROWS))
+    folds = list(folds_of(codes, seed, FEW_ROWS, MOST_ROWS))
     if not folds:
         return None
     n_held = sum(len(fold.held) for fold in folds)
@@ -179,7 +182,7 @@ class _Walk:
                 return learned_mistakes(found)
         if fold not in self._paths:
             found = self._stack.enter_context(closing(trial()))
-            self._paths[fold] = MKLPath(found, params, self.plan, own, crew, self.poll)
+            self._paths[fold] = MKLPath(found, params, self.plan, own, crew, self.poll, TRYOUT_TOL)
         path = self._paths[fold]
         return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
 

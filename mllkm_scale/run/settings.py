@@ -37,8 +37,8 @@ GRID_ROWS = 8000
 FOLD_ROWS = 20_000
 """Up to so many rows learned machines are judged by folds; with more, by rows held out from the descent."""
 
-MOST_ROWS = 4000
-"""Rows that a contender is trained on, at most; half as many are held out."""
+MOST_ROWS = 2000
+"""Rows that a contender is trained on where they are more, and rows that are then held out, at most."""
 
 TRIED_AT_ONCE = 4
 """Settings that are tried at the same time, at most, each in a thread of its own."""

@@ -30,7 +30,7 @@ from mllkm_scale.report.ending import Ending
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
-from mllkm_scale.run.choice import Choice, choose, learned_margins, machine_start
+from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
 from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
@@ -226,7 +226,7 @@ class Training:
         _, codes = encode_labels(dataset.labels())
 
         def trials() -> Iterator[Trial]:
-            return (make_trial(dataset, codes, fold, quiet) for fold in folds_of(codes, problem.seed))
+            return (make_trial(dataset, codes, fold, quiet) for fold in folds_of(codes, problem.seed, ALL_FOLDS_ROWS))
 
         late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
         params = replace(self.params, finish="none") if late else self.params
