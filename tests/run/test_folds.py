@@ -47,7 +47,7 @@ class Built:
 def trials_of(codes):
     """Trials on rows that tell their number."""
     dataset = Dataset.from_arrays(np.arange(len(codes), dtype=np.float64)[:, None], codes)
-    return [make_trial(dataset, codes, fold, Built) for fold in folds_of(codes, 0)]
+    return [make_trial(dataset, codes, fold, Built) for fold in folds_of(codes, 0, FEW_ROWS)]
 
 
 @given(LABELS, st.integers(2, 4))
@@ -74,38 +74,38 @@ def test_folds_hold_each_row_out_at_most_once_and_keep_all_classes(labels, n_fol
 def test_up_to_few_rows_every_row_is_held_out_once(sizes, seed):
     codes = shuffled(sizes, seed)
     assert len(codes) <= FEW_ROWS
-    folds = list(folds_of(codes, seed))
+    folds = list(folds_of(codes, seed, FEW_ROWS))
     assert len(folds) == FOLDS
     np.testing.assert_array_equal(np.sort(np.concatenate([fold.held for fold in folds])), np.arange(len(codes)))
 
 
 @given(st.integers(FEW_ROWS - 2, FEW_ROWS + 3))
 def test_with_more_rows_a_single_fold_is_held_out(n_rows):
-    folds = list(folds_of(np.arange(n_rows) % 3, 0))
+    folds = list(folds_of(np.arange(n_rows) % 3, 0, FEW_ROWS))
     assert len(folds) == (FOLDS if n_rows <= FEW_ROWS else 1)
     assert all(abs(len(fold.held) - n_rows / FOLDS) < 1 for fold in folds)
 
 
 def test_a_class_with_a_single_row_is_held_out_in_no_fold_and_single_rows_have_none():
     codes = np.append(np.arange(20) % 2, 2)
-    assert all(20 in fold.rest and 20 not in fold.held for fold in folds_of(codes, 0))
-    assert list(folds_of(np.arange(4), 0)) == []
+    assert all(20 in fold.rest and 20 not in fold.held for fold in folds_of(codes, 0, FEW_ROWS))
+    assert list(folds_of(np.arange(4), 0, FEW_ROWS)) == []
 
 
 def test_folds_have_a_like_share_of_every_class():
     codes = np.repeat([0, 1, 2], [90, 30, 9])
-    for fold in folds_of(codes, 0):
+    for fold in folds_of(codes, 0, FEW_ROWS):
         assert np.bincount(codes[fold.held]).tolist() == [30, 10, 3]
 
 
 @given(SIZES, st.integers(2, 400), st.integers(0, 9))
-def test_at_most_so_many_rows_are_trained_on_and_half_as_many_held_out_and_every_class_is_kept(sizes, most, seed):
+def test_at_most_so_many_rows_are_trained_on_and_held_out_and_every_class_is_kept(sizes, most, seed):
     """Shares are rounded for each class, and a class keeps a row: less than a row a class comes on top."""
     codes = shuffled(sizes, seed)
-    whole, cut = list(folds_of(codes, seed)), list(folds_of(codes, seed, most))
+    whole, cut = list(folds_of(codes, seed, FEW_ROWS)), list(folds_of(codes, seed, FEW_ROWS, most))
     assert len(whole) == len(cut)
     for all_of, some in zip(whole, cut, strict=True):
-        for rows, kept, bound in ((all_of.rest, some.rest, most), (all_of.held, some.held, most // 2)):
+        for rows, kept, bound in ((all_of.rest, some.rest, most), (all_of.held, some.held, most)):
             assert set(kept) <= set(rows)
             assert np.all(np.diff(kept) > 0)
             assert set(codes[kept]) == set(codes[rows])
@@ -120,15 +120,15 @@ def test_at_most_so_many_rows_are_trained_on_and_half_as_many_held_out_and_every
 
 def test_like_classes_are_cut_to_exactly_so_many_rows():
     codes = np.arange(30_000) % 2
-    [fold] = folds_of(codes, 0, 4000)
-    assert (len(fold.rest), len(fold.held)) == (4000, 2000)
-    assert np.bincount(codes[fold.held]).tolist() == [1000, 1000]
+    [fold] = folds_of(codes, 0, FEW_ROWS, 4000)
+    assert (len(fold.rest), len(fold.held)) == (4000, 4000)
+    assert np.bincount(codes[fold.held]).tolist() == [2000, 2000]
 
 
 @given(SIZES, st.integers(0, 9), st.sampled_from([None, 50]))
 def test_folds_are_the_same_for_the_same_seed(sizes, seed, most):
     codes = shuffled(sizes)
-    first, second = list(folds_of(codes, seed, most)), list(folds_of(codes, seed, most))
+    first, second = list(folds_of(codes, seed, FEW_ROWS, most)), list(folds_of(codes, seed, FEW_ROWS, most))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one.rest, other.rest)
         np.testing.assert_array_equal(one.held, other.held)
@@ -136,7 +136,7 @@ def test_folds_are_the_same_for_the_same_seed(sizes, seed, most):
 
 def test_another_seed_holds_other_rows_out():
     codes = np.arange(90) % 2
-    helds = [tuple(next(folds_of(codes, seed)).held) for seed in (0, 1)]
+    helds = [tuple(next(folds_of(codes, seed, FEW_ROWS)).held) for seed in (0, 1)]
     assert helds[0] != helds[1]
 
 
