@@ -181,7 +181,7 @@ class Descent:
         """Factors of the bumps in this step: a share of the kernels is left out, and the others stand in for them."""
         if self.settings.dropout == 0:
             return None
-        draw_dropout(self.settings.seed, self.state.steps, self.settings.dropout, self._dropout)
+        draw_dropout(self.settings.seed % 2**63, self.state.steps, self.settings.dropout, self._dropout)
         return self._dropout
 
     def decide(self, X: Array) -> Array:

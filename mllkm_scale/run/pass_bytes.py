@@ -82,7 +82,7 @@ def selecting_bytes(sizes: Sizes, threads: int) -> int:
     """Settings that compete, one in each thread: a descent, and the rows that it has and has not."""
     if not sizes.n_tried:
         return 0
-    rows = 3 * sizes.n_tried // 2 * max(sizes.width, sizes.n_unmapped)
+    rows = 2 * sizes.n_tried * max(sizes.width, sizes.n_unmapped)
     smaller = replace(sizes, n_rows=sizes.n_tried)
     return min(threads, TRIED_AT_ONCE) * (learning_bytes(smaller) + rows * (sizes.itemsize + 8))
 

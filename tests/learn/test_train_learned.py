@@ -401,3 +401,10 @@ def test_a_time_limit_ends_the_descent_and_leaves_the_machine_as_learned():
     assert len(epochs) == 1 < epochs[0].n_epochs
     assert result.status == "learned"
     assert any("time limit" in event.text for event in told if isinstance(event, Notice))
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64 + 5])
+def test_any_seed_can_be_learned_with(seed):
+    X, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    given = {"anchors": "learned:5", "metric": None, "ridge": 1.0, "finish": "none", "n_jobs": 1}
+    assert MLLKMClassifier(random_state=seed, **given).fit(X, y).status_ == "learned"
