@@ -73,7 +73,7 @@ def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict
         before: np.ndarray | None = None
         signed_before = np.zeros_like(problem.signs)
         for state, certificate in machine.rounds():
-            signed = problem.signs * state.prices
+            signed = problem.signs * state.duals
             rows = problem.data.rows(np.arange(problem.data.n_rows)).astype(np.float64)
             roots = np.sqrt(forms_of(problem.grid, rows, signed, team))
             if before is not None:

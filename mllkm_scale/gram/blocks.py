@@ -1,190 +1,216 @@
 """The restricted problem seen by one class: its working samples against the active kernels.
 
-A block answers the two questions that every weight solver asks (y are the signs, K_m the active kernels):
+With the signs y, and phi_m the map of the active kernel m, the weight solvers ask a block for
 
-    gram(beta)     Q(beta) = y y' o sum_m beta_m K_m, all of it or some rows of some columns
-    moments(a, U)  fills U, whose column m is y o K_m (a o y), and returns the quadratic forms q_m
-    forms(a)       the quadratic forms alone
+    vectors(a)          v_m = sum_i a_i y_i phi_m(x_i), for all m
+    inner(V, W)         <v_m, w_m>, for all m: the quadratic forms q_m(a) are inner(v, v)
+    responses(V)        y_i sum_m <phi_m(x_i), v_m>, for all i
+    columns(V)          y_i <phi_m(x_i), v_m>, for all i and m
+    gram(beta)          Q(beta) = y y' o sum_m beta_m K_m, or panels of it
+
+so that Q(beta) a = responses(beta v(a)), at the cost of the features of the kernels, without a Gram.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
 
-__all__ = ["Block", "FeatureBlock", "GlobalBlock", "Held", "MatrixBlock", "held_vectors", "make_block"]
+__all__ = ["ALL", "Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "Panels", "make_block", "vectors_of"]
 
 Array = NDArray[Any]
 ALL = slice(None)
+Panels = Callable[[slice, slice], Array]
+"""Makes what is in these columns and these rows of a Gram."""
 
 
-@dataclass(frozen=True)
-class Held:
-    """Samples whose duals do not change: what they add to the moments, and the quadratic forms (s,) of them alone.
-
-    The sums are v_m (s, d) and r_m (s,) of global kernels, v_m (s, d + 1) of component-wise ones.
-    """
-
-    sums: tuple[Array, ...]
-    forms: Array
-
-
-class Block(Protocol):
-    """One class of the restricted problem."""
+class Block(ABC):
+    """One class of the restricted problem; `rows` are some of its samples."""
 
     signs: Array
+    n_kernels: int
 
-    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array: ...
+    @abstractmethod
+    def vectors(self, duals: Array, rows: slice = ALL) -> Array: ...
 
-    @property
-    def n_kernels(self) -> int: ...
+    @abstractmethod
+    def inner(self, V: Array, W: Array) -> Array: ...
 
-    def moments(self, duals: Array, U: Array) -> Array: ...
+    @abstractmethod
+    def responses(self, V: Array, rows: slice = ALL) -> Array: ...
 
-    def forms(self, duals: Array) -> Array: ...
+    @abstractmethod
+    def columns(self, V: Array, rows: slice = ALL, dtype: DTypeLike = float) -> Array: ...
+
+    @abstractmethod
+    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels: ...
+
+    def gram(self, weights: Array) -> Array:
+        return self.panels(weights)(ALL, ALL)
+
+    def forms(self, duals: Array) -> Array:
+        """The quadratic forms q_m."""
+        V = self.vectors(duals)
+        return self.inner(V, V)
 
 
-class GlobalBlock:
+class GlobalBlock(Block):
     """Global kernels: one linear Gram G = X X' serves them all (F2); it is made where it is needed.
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
-    term is folded into B <- B - A p / 2, which leaves three products; beta is kept on one side of them.
+    term is folded into B <- B - A p / 2, which leaves three products.
+
+    The bumps H are all that is kept. In single precision they are the bumps of other kernels, by seven digits, and
+    nothing else changes: phi_m(x_i) = H_im (x_i - c_m) is a map whatever H is.
     """
 
-    def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, held: Held | None = None) -> None:
-        self.signs, self._held = signs, held
+    def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, dtype: DTypeLike = float) -> None:
+        self.signs, self.n_kernels = signs, len(kernels)
         self._X, self._anchors, self._bias = X, kernels.anchors, kernels.local_bias
-        self._H = kernels.bumps(X)
-        norms = np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias
-        self._B = X @ kernels.anchors.T
-        self._B -= 0.5 * norms
-        self._B *= self._H
+        self._half = 0.5 * (np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias)
+        self._H = np.empty((len(X), len(kernels)), dtype)
+        for start in range(0, len(X), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            self._H[rows] = kernels.bumps(X[rows].astype(np.float64, copy=False))
 
-    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
+    def vectors(self, duals: Array, rows: slice = ALL) -> Array:
+        """V (s, d + 1): sum_i a_i H_im (x_i - c_m), and sqrt(b) sum_i a_i H_im."""
+        H, X = self._samples(rows)
+        a = duals[rows] * self.signs[rows]
+        V = np.empty((self.n_kernels, X.shape[1] + 1))
+        mass = H.T @ a
+        V[:, :-1] = H.T @ (a[:, None] * X)
+        V[:, :-1] -= mass[:, None] * self._anchors
+        V[:, -1] = np.sqrt(self._bias) * mass
+        return V
+
+    def inner(self, V: Array, W: Array) -> Array:
+        return np.asarray(np.einsum("sp,sp->s", V, W))
+
+    def responses(self, V: Array, rows: slice = ALL) -> Array:
+        H, X = self._samples(rows)
+        table = V.copy()
+        table[:, -1] = self._offsets(V)
+        products = H @ table
+        return (np.einsum("id,id->i", products[:, :-1], X) + products[:, -1]) * self.signs[rows]
+
+    def columns(self, V: Array, rows: slice = ALL, dtype: DTypeLike = float) -> Array:
+        U = self._X[rows].astype(dtype, copy=False) @ V[:, :-1].T.astype(dtype, copy=False)
+        U += self._offsets(V).astype(dtype)
+        U *= self._H[rows]
+        U *= self.signs[rows, None].astype(dtype)
+        return np.asarray(U)
+
+    def _offsets(self, V: Array) -> Array:
+        """What <phi_m(x), v_m> / H_m(x) is at x = 0."""
+        return np.sqrt(self._bias) * V[:, -1] - np.einsum("sd,sd->s", V[:, :-1], self._anchors)
+
+    def _samples(self, rows: slice) -> tuple[Array, Array]:
+        """Bumps and rows in double precision."""
+        return self._H[rows].astype(np.float64, copy=False), self._X[rows].astype(np.float64, copy=False)
+
+    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
         used = weights > 0
-        if columns == rows == ALL:  # symmetric: one product, and half of another
-            A, B = self._H[:, used], self._B[:, used]
-            root = np.sqrt(weights[used])
-            A *= root
-            B *= root
-            M = B @ A.T
-            Q = A @ A.T
-            Q *= self._X @ self._X.T
-            Q -= M
-            Q -= M.T
-            Q *= np.outer(self.signs, self.signs)
-            return Q
-        A, B = self._H[rows, used], self._B[rows, used]
-        right, B_right = self._H[columns, used] * weights[used], self._B[columns, used] * weights[used]
-        Q = A @ right.T
-        Q *= self._X[rows] @ self._X[columns].T
-        Q -= B @ right.T
-        Q -= A @ B_right.T
-        Q *= self.signs[rows, None]
-        Q *= self.signs[columns]
-        return np.asarray(Q)
+        X, signs = self._X.astype(dtype, copy=False), self.signs.astype(dtype)
+        A = (self._H[:, used] * np.sqrt(weights[used])).astype(dtype, copy=False)
+        B = X @ self._anchors[used].T.astype(dtype, copy=False)
+        B -= self._half[used].astype(dtype)
+        B *= A
 
-    @property
-    def n_kernels(self) -> int:
-        return int(self._H.shape[1])
+        def panel(columns: slice, rows: slice) -> Array:
+            Q = A[rows] @ A[columns].T
+            Q *= X[rows] @ X[columns].T
+            mixed = B[rows] @ A[columns].T
+            Q -= mixed
+            Q -= mixed.T if columns == rows else A[rows] @ B[columns].T
+            Q *= signs[rows, None]
+            Q *= signs[columns]
+            return np.asarray(Q)
 
-    def _vectors(self, duals: Array) -> tuple[Array, Array]:
-        """v_m = sum_i a_i H_im (x_i - c_m), and r_m = sum_i a_i H_im."""
-        mass = self._H * (duals * self.signs)[:, None]
-        r = mass.sum(axis=0)
-        V = mass.T @ self._X
-        V -= r[:, None] * self._anchors
-        return V, r
-
-    def forms(self, duals: Array) -> Array:
-        V, r = self._vectors(duals)
-        return np.einsum("sd,sd->s", V, V) + self._bias * r * r
-
-    def moments(self, duals: Array, U: Array) -> Array:
-        V, r = self._vectors(duals)
-        if self._held is not None:
-            V += self._held.sums[0]
-            r += self._held.sums[1]
-        np.matmul(self._X, V.T, out=U)
-        U -= np.einsum("sd,sd->s", V, self._anchors) - self._bias * r
-        U *= self._H
-        U *= self.signs[:, None]
-        return np.asarray(np.einsum("sd,sd->s", V, V) + self._bias * r * r)
+        return panel
 
 
-class FeatureBlock:
+class FeatureBlock(Block):
     """Kernels given by explicit features (n, s, p): the component-wise families."""
 
-    def __init__(self, features: Array, signs: Array, held: Held | None = None) -> None:
-        self.signs, self._held = signs, held
+    def __init__(self, features: Array, signs: Array) -> None:
+        self.signs, self.n_kernels = signs, int(features.shape[1])
         self._features = features * signs[:, None, None]
 
-    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
+    def vectors(self, duals: Array, rows: slice = ALL) -> Array:
+        return np.asarray(np.tensordot(duals[rows], self._features[rows], 1))
+
+    def inner(self, V: Array, W: Array) -> Array:
+        return np.asarray(np.einsum("sp,sp->s", V, W))
+
+    def responses(self, V: Array, rows: slice = ALL) -> Array:
+        return np.asarray(np.tensordot(self._features[rows], V, 2))
+
+    def columns(self, V: Array, rows: slice = ALL, dtype: DTypeLike = float) -> Array:
+        return np.einsum("isp,sp->is", self._features[rows], V).astype(dtype, copy=False)
+
+    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
         used = weights > 0
-        left = self._features[rows, used]
-        right = self._features[columns, used] * weights[used][:, None]
-        return np.asarray(left.reshape(len(left), -1) @ right.reshape(len(right), -1).T)
-
-    @property
-    def n_kernels(self) -> int:
-        return int(self._features.shape[1])
-
-    def moments(self, duals: Array, U: Array) -> Array:
-        V = np.tensordot(duals, self._features, 1)
-        if self._held is not None:
-            V += self._held.sums[0]
-        np.einsum("isp,sp->is", self._features, V, out=U)
-        return np.asarray(np.einsum("sp,sp->s", V, V))
-
-    def forms(self, duals: Array) -> Array:
-        V = np.tensordot(duals, self._features, 1)
-        return np.einsum("sp,sp->s", V, V)
+        features = (self._features[:, used] * np.sqrt(weights[used])[:, None]).astype(dtype, copy=False)
+        features = features.reshape(len(features), -1)
+        return lambda columns, rows: np.asarray(features[rows] @ features[columns].T)
 
 
-class MatrixBlock:
-    """Kernels given by their Gram matrices: the generic families of plain MKL."""
+class MatrixBlock(Block):
+    """Kernels given by their Gram matrices: the generic families of plain MKL.
+
+    What is a vector elsewhere is here the coefficients of one on the samples: (s, n).
+    """
 
     def __init__(self, grams: Sequence[Array], signs: Array) -> None:
-        self.signs = signs
+        self.signs, self.n_kernels = signs, len(grams)
         self._grams = [K * np.outer(signs, signs) for K in grams]
 
-    def gram(self, weights: Array, columns: slice = ALL, rows: slice = ALL) -> Array:
-        Q = np.zeros_like(self._grams[0][rows, columns])
-        for weight, K in zip(weights, self._grams, strict=True):
-            if weight > 0:
-                Q += weight * K[rows, columns]
-        return Q
+    def vectors(self, duals: Array, rows: slice = ALL) -> Array:
+        V = np.zeros((self.n_kernels, len(self.signs)))
+        V[:, rows] = duals[rows]
+        return V
 
-    @property
-    def n_kernels(self) -> int:
-        return len(self._grams)
+    def inner(self, V: Array, W: Array) -> Array:
+        return np.array([v @ (K @ w) for K, v, w in zip(self._grams, V, W, strict=True)])
 
-    def moments(self, duals: Array, U: Array) -> Array:
-        for m, K in enumerate(self._grams):
-            U[:, m] = K @ duals
-        return np.asarray(duals @ U)
+    def responses(self, V: Array, rows: slice = ALL) -> Array:
+        return np.sum([K[rows] @ v for K, v in zip(self._grams, V, strict=True)], axis=0)
 
-    def forms(self, duals: Array) -> Array:
-        return np.array([duals @ (K @ duals) for K in self._grams])
+    def columns(self, V: Array, rows: slice = ALL, dtype: DTypeLike = float) -> Array:
+        return np.stack([K[rows] @ v for K, v in zip(self._grams, V, strict=True)], axis=1).astype(dtype, copy=False)
+
+    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
+        def panel(columns: slice, rows: slice) -> Array:
+            Q = np.zeros_like(self._grams[0][rows, columns])
+            for weight, K in zip(weights, self._grams, strict=True):
+                if weight > 0:
+                    Q += weight * K[rows, columns]
+            return Q.astype(dtype, copy=False)
+
+        return panel
 
 
-def held_vectors(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Held:
-    """Samples with these duals, to be held: sums of a_i phi_m(x_i)."""
+_AT_ONCE = 4096  # rows whose bumps are made
+
+
+def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array, dtype: DTypeLike = float) -> Block:
+    """The block that suits the family of these kernels; global ones keep their bumps in this precision."""
+    if isinstance(kernels, GlobalKernels):
+        return GlobalBlock(kernels, X, signs, dtype)
+    return FeatureBlock(kernels.features(X), signs)
+
+
+def vectors_of(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Array:
+    """The vectors of samples with these signed duals, as a block of these kernels has them."""
     moments = kernels.moments(X, signed_duals[:, None])
     if not isinstance(moments, tuple):
-        return Held((moments[0],), np.einsum("sp,sp->s", moments[0], moments[0]))
-    V, r = (part[0] for part in moments)
-    return Held((V, r), np.einsum("sd,sd->s", V, V) + kernels.local_bias * r * r)
-
-
-def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array, held: Held | None = None) -> Block:
-    """The block that suits the family of these kernels; its moments include samples that are held, its forms do not."""
-    if isinstance(kernels, GlobalKernels):
-        return GlobalBlock(kernels, X, signs, held)
-    return FeatureBlock(kernels.features(X), signs, held)
+        return moments[0]
+    V, mass = (part[0] for part in moments)
+    return np.concatenate([V, np.sqrt(kernels.local_bias) * mass[:, None]], axis=1)

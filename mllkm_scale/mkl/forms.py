@@ -1,7 +1,7 @@
 """Which form the inner problem takes, and the memory of each: pure arithmetic over sizes (F11).
 
-dense      interior point: factors of every class and the maps of every class in memory
-lean       the same with bumps in single precision, rows that the classes share, and the rest made again in each step
+dense      interior point: the factor, the bumps and the rows of every class in memory
+lean       the same with bumps in single precision, and rows as they are stored
 features   SVMs by SDCA on explicit features, class by class, and the interior point on the free samples
 tiles      likewise on tiles of the combined Gram
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mllkm_scale.gram.lean import KERNELS_AT_ONCE
 from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
-from mllkm_scale.mkl.restricted import PANEL
+from mllkm_scale.mkl.newton_system import PANEL
+from mllkm_scale.mkl.restricted import ROWS
 
 __all__ = [
     "THREADS",
@@ -24,6 +24,7 @@ __all__ = [
     "dense_bytes",
     "feature_bytes",
     "inner_flops",
+    "interior_flops",
     "interior_form",
     "kept_bytes",
     "lean_bytes",
@@ -32,8 +33,9 @@ __all__ = [
 ]
 
 _F = 8  # the inner problem is solved in double precision
-_SMALL = 600  # working samples of a class up to which nothing is gained by holding some of them
-_STEPS = 12  # of the interior point, as seen
+_QUICK = 3e11  # multiply-adds of the interior point up to which no samples are held to save some: seconds
+_VECTORS = 8  # sets of vectors of every class: of the point, its direction, and products in the making
+_STEPS = 10  # of the interior point, as seen
 _EPOCHS = 20  # of SDCA for one set of weights
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
@@ -44,15 +46,13 @@ THREADS = 2  # tasks in flight that are counted: were it their real number, the 
 class InnerSizes:
     """Sizes of the restricted problem: working samples of each class, active kernels, features.
 
-    `union` is the number of different samples among those of all classes, if it is known; `itemsize` the bytes of a
-    number of them.
+    `itemsize` is the bytes of a number of a sample.
     """
 
     working: Sequence[int]
     kernels: int
     features: int
     componentwise: bool
-    union: int | None = None
     itemsize: int = 8
 
     @property
@@ -60,14 +60,9 @@ class InnerSizes:
         return max(self.working)
 
     @property
-    def n_rows(self) -> int:
-        """Different samples, or a bound on them."""
-        return sum(self.working) if self.union is None else self.union
-
-    @property
     def width(self) -> int:
-        """Numbers that a kernel keeps for a sample: bumps and B (global), or its explicit features."""
-        return self.features + 1 if self.componentwise else 2
+        """Numbers that a kernel keeps for a sample: a bump (global), or its explicit features."""
+        return self.features + 1 if self.componentwise else 1
 
 
 @dataclass(frozen=True)
@@ -80,36 +75,38 @@ class Choice:
 
 
 def dense_bytes(sizes: InnerSizes) -> int:
-    """Interior point: per class the factor, rows, maps, U and Y, and panels in flight; and the Schur complement."""
-    S, total = sizes.kernels, sum(sizes.working)
-    squares = sum(w * w for w in sizes.working)
-    maps = (sizes.width + 2) * total * S + total * sizes.features
-    return _F * (squares + maps + S * S) + THREADS * _in_flight_bytes(sizes, "dense")
+    """Interior point: per class the factor, rows, bumps and Y, vectors; the Schur complement; and tasks in flight.
+
+    The factors are counted in double precision, to which they may have to go.
+    """
+    return _interior_bytes(sizes, sizes.width * _F, _F)
 
 
 def lean_bytes(sizes: InnerSizes) -> int:
-    """Interior point on lean blocks: the shared rows, per class the factor, bumps and U, which becomes Y; panels."""
+    """Likewise with bumps in single precision, and rows of the bytes that they are stored in."""
+    return _interior_bytes(sizes, 4, sizes.itemsize)
+
+
+def _interior_bytes(sizes: InnerSizes, map_bytes: int, row_bytes: int) -> int:
+    """Interior point with so many bytes for what a kernel keeps of a sample, and for a feature of it."""
     S, total = sizes.kernels, sum(sizes.working)
     squares = sum(w * w for w in sizes.working)
-    held = sizes.n_rows * sizes.features * sizes.itemsize + total * S * 4 + _F * (squares + total * S + S * S)
-    return held + THREADS * _in_flight_bytes(sizes, "lean")
+    kept = total * (S * (map_bytes + _F) + sizes.features * row_bytes) + _F * (squares + S * S)
+    vectors = _VECTORS * _F * len(sizes.working) * S * (sizes.features + 1)
+    return kept + vectors + THREADS * _in_flight_bytes(sizes)
 
 
-def _in_flight_bytes(sizes: InnerSizes, form: str) -> int:
-    """What a task of the interior point takes, and two of its results."""
-    S, L, products = sizes.kernels, sizes.largest, 2 * _F * sizes.kernels**2
-    if form == "dense":
-        return products + _F * L * (3 * S + 6 * PANEL + (S * sizes.width if sizes.componentwise else 0))
-    width = L if L <= 2 * PANEL else PANEL
-    rows = L * sizes.features * (_F + sizes.itemsize)
-    gram = _F * L * (2 * KERNELS_AT_ONCE + 3 * width) + _F * width * 2 * KERNELS_AT_ONCE
-    sums = _F * (3 * L + 3 * sizes.features) * KERNELS_AT_ONCE
-    return products + rows + max(gram, sums)
+def _in_flight_bytes(sizes: InnerSizes) -> int:
+    """What a task of the interior point takes, and two of its results: maps and a panel, rows at once, Y'Y."""
+    S, L = sizes.kernels, sizes.largest
+    maps = S * sizes.width if sizes.componentwise else 2 * S + sizes.features
+    panel, rows = L if L <= 2 * PANEL else PANEL, min(L, ROWS)
+    return _F * (2 * S * S + L * (maps + 4 * panel) + 2 * rows * (S + sizes.features))
 
 
 def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) -> int:
     """Threads of the interior point: as many as were counted for the form, and more as far as memory allows."""
-    return THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes, choice.form)
+    return THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
@@ -149,15 +146,20 @@ def tile_flops(sizes: InnerSizes, kept: bool) -> float:
     return sum(float(w) * w for w in sizes.working) * (making + _EPOCHS)
 
 
+def interior_flops(sizes: InnerSizes, share: float = 1.0) -> float:
+    """Multiply-adds of the interior point on a share of the samples: Grams, factors, Y and Y'Y in every step."""
+    S = sizes.kernels
+    gram = 0.5 * (sizes.features + 1) if sizes.componentwise else 1.5
+    working = [share * w for w in sizes.working]
+    return _STEPS * sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
+
+
 def inner_flops(sizes: InnerSizes, form: str) -> float:
     """Multiply-adds that solving takes, roughly: with as many steps as were seen."""
-    per_kernel = sizes.features + 1 if sizes.componentwise else 3
-    squares = sum(float(w) * w for w in sizes.working)
     if form in ("dense", "lean"):
-        return _STEPS * squares * sizes.kernels * per_kernel
-    joint = _STEPS * _FREE**2 * squares * sizes.kernels * per_kernel
+        return interior_flops(sizes)
     svms = feature_flops(sizes) if form == "features" else tile_flops(sizes, kept=True)
-    return _ALTERNATIONS * (joint + svms)
+    return _ALTERNATIONS * (interior_flops(sizes, _FREE) + svms)
 
 
 def interior_form(sizes: InnerSizes, available_bytes: int) -> Choice | None:
@@ -173,16 +175,16 @@ def interior_form(sizes: InnerSizes, available_bytes: int) -> Choice | None:
 
 
 def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:
-    """The interior point if the samples are few and it fits; else the cheaper of features and tiles that fits."""
+    """The interior point if it is quick and fits; else the cheaper of features and tiles that fits."""
     interior = interior_form(sizes, available_bytes)
-    small = sizes.componentwise or sizes.largest <= _SMALL
-    if interior is not None and small:
+    quick = sizes.componentwise or interior_flops(sizes) <= _QUICK
+    if interior is not None and quick:
         return interior
     features, tiles = feature_bytes(sizes), tile_bytes(sizes)
     gram, store = kept_bytes(sizes), max(0, available_bytes - tiles)
     kept = tiles <= available_bytes and gram <= store + disk_bytes
     by_features, by_tiles = feature_flops(sizes), tile_flops(sizes, kept)
-    why = "the interior point does not fit" if small else f"{sizes.largest} samples of a class are many"
+    why = "the interior point does not fit" if quick else f"{sizes.largest} samples of a class are many"
     costs = f"{by_features:.1e} multiply-adds on features, {by_tiles:.1e} on tiles"
     if features <= available_bytes and by_features <= by_tiles:
         return Choice("features", features, f"{why}; {costs}")

@@ -64,9 +64,18 @@ class _Step:
 
 
 def free_samples_mkl(
-    oracle: Oracle, joint: JointSolver, weights: Array, tol: float, *, poll: Callable[[], None] = lambda: None
+    oracle: Oracle,
+    joint: JointSolver,
+    weights: Array,
+    tol: float,
+    *,
+    poll: Callable[[], None] = lambda: None,
+    go_on: Callable[[list[Array]], bool] = lambda free: True,
 ) -> Solution:
-    """From the given weights and the duals of the oracle to the relative gap `tol`."""
+    """From the given weights and the duals of the oracle to the relative gap `tol`.
+
+    Before each step `go_on` is asked, with masks of the free samples; if not, what was reached stands.
+    """
     now = oracle.evaluate(_with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
     best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
     rng = np.random.default_rng(0)
@@ -75,6 +84,8 @@ def free_samples_mkl(
         poll()
         while max(int(mask.sum()) for mask in free) > _MOST_FREE:
             free = _thinned(free, rng)
+        if not go_on(free):
+            break
         duals, joint_tol = [part.copy() for part in now.duals], max(_JOINT * tol, 0.03 * known.gap)
         following = joint(now.weights, duals, free, joint_tol)
         if following is None:

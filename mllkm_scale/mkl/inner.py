@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.allocator import give_back
-from mllkm_scale.gram.blocks import Block, Held, held_vectors, make_block
-from mllkm_scale.gram.lean import LeanBlock
+from mllkm_scale.gram.blocks import Block, make_block, vectors_of
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels
+from mllkm_scale.kernels.locally_linear import ComponentKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import (
     THREADS,
@@ -25,6 +24,7 @@ from mllkm_scale.mkl.forms import (
     InnerSizes,
     choose_form,
     inner_flops,
+    interior_flops,
     interior_form,
     threads_that_fit,
     tile_bytes,
@@ -85,9 +85,9 @@ class InnerMKL:
 
     def sizes(self, sets: WorkingSets) -> InnerSizes:
         kernels, working = sets.kernels, [len(r) for r in sets.rows]
-        union, itemsize = len(np.unique(np.concatenate(sets.rows))), self.data.rows(np.empty(0, np.int64)).itemsize
+        itemsize = self.data.rows(np.empty(0, np.int64)).itemsize
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, union, itemsize)
+        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize)
 
     def record(self) -> dict[str, Any]:
         """How often each form was used, and what the tile stores did in all."""
@@ -98,39 +98,27 @@ class InnerMKL:
         return {"forms": dict(self.choices), "tiles": totals}
 
     def interior_point(
-        self, choice: Choice, sets: WorkingSets, tol: float, held: Sequence[Held] | None = None, total: float = 0.0
+        self, choice: Choice, sets: WorkingSets, tol: float, held: HeldSamples | None = None
     ) -> Solution:
-        """Weights and duals together, in the dense or the lean form; others may be held, with duals of `total`."""
-        samples = None if held is None else HeldSamples(total, np.sum([vectors.forms for vectors in held], axis=0))
-        make = self.lean_blocks if choice.form == "lean" else self.dense_blocks
+        """Weights and duals together, in the dense or the lean form; other samples may be held."""
         near = sets.weights, np.concatenate(sets.duals)
         with self.team.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as team:
-            blocks = make(sets, held or [None] * len(sets.rows), team)
-            problem = RestrictedProblem(blocks, sets.C, team, lean=choice.form == "lean", held=samples)
+            blocks = team.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
+            problem = RestrictedProblem(blocks, sets.C, team, held=held)
             return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
 
-    def dense_blocks(self, sets: WorkingSets, held: Sequence[Held | None], team: Team) -> list[Block]:
-        """The classes, each with its rows and maps."""
-
-        def block(k: int) -> Block:
-            return make_block(sets.kernels, self.rows_of(sets.rows[k]), self.signs[sets.rows[k], k], held[k])
-
-        return team.run(block, range(len(sets.rows)))
-
-    def lean_blocks(self, sets: WorkingSets, held: Sequence[Held | None], team: Team) -> list[Block]:
-        """The classes with their bumps, on rows that they share."""
-        kernels, rows = sets.kernels, sets.rows
-        assert isinstance(kernels, GlobalKernels)
-        union = np.unique(np.concatenate(rows))
-        shared = self.data.rows(union)
-
-        def block(k: int) -> Block:
-            return LeanBlock(kernels, shared, np.searchsorted(union, rows[k]), self.signs[rows[k], k], held[k])
-
-        return team.run(block, range(len(rows)))
+    def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:
+        """The working samples of a class; a lean one keeps its bumps in single precision, and its rows as they are."""
+        X, signs = self.data.rows(sets.rows[k]), self.signs[sets.rows[k], k]
+        if choice.form == "lean":
+            return make_block(sets.kernels, X, signs, np.float32)
+        return make_block(sets.kernels, X.astype(np.float64), signs)
 
     def alternate(self, choice: Choice, sets: WorkingSets, tol: float) -> Solution:
-        """SVMs and the interior point on free samples; of a class, rows and maps are in memory while it is at work."""
+        """SVMs and the interior point on free samples; of a class, rows and maps are in memory while it is at work.
+
+        If this does not arrive before it has cost as much as the interior point on all samples, that follows.
+        """
         with ExitStack() as stack:
             store = None
             if choice.form == "tiles":
@@ -145,15 +133,25 @@ class InnerMKL:
                 used = np.flatnonzero(duals)
                 return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
+            whole = interior_form(self.sizes(sets), self.available_bytes)
+            left = interior_flops(self.sizes(sets)) if whole is not None else np.inf
+
+            def go_on(free: list[Array]) -> bool:
+                nonlocal left
+                left -= interior_flops(self.sizes(sets.only(free, sets.weights, sets.duals)))
+                return left >= 0
+
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
             oracle = Oracle(self.svms(sets, store), forms, sets.C, team=team)
             oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
-            solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll)
-            if solution.steps or solution.objective.gap <= tol:
+            solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll, go_on=go_on)
+            if solution.objective.gap <= tol or (solution.steps and whole is None):
                 return solution
-            return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
+            if whole is None:
+                return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
+        return self.interior_point(whole, sets.near(solution), tol)
 
     def svms(self, sets: WorkingSets, store: TileStore | None) -> list[SVM]:
         """The SVM of each class on explicit features, or on tiles of a store."""
@@ -170,14 +168,14 @@ class InnerMKL:
         if choice is None:
             return None
 
-        def hold(k: int) -> Held:
+        def hold(k: int) -> Array:
             at = np.flatnonzero(~free[k] & (duals[k] > 0.0))
             X, mass = self.signed(sets.rows[k][at], k, duals[k][at])
-            return held_vectors(sets.kernels, X, mass[:, 0])
+            return vectors_of(sets.kernels, X, mass[:, 0])
 
-        held = self.team.run(hold, range(len(free)))
         total = sum(float(a[~mask].sum()) for a, mask in zip(duals, free, strict=True))
-        solution = self.interior_point(choice, few, tol, held, total)
+        held = HeldSamples(total, self.team.run(hold, range(len(free))))
+        solution = self.interior_point(choice, few, tol, held)
         for a, mask, part in zip(duals, free, few.split(solution.duals), strict=True):
             a[mask] = part
         return solution.weights

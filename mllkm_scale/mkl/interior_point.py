@@ -15,18 +15,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.linalg.blas import dtrmv
+from scipy.linalg import LinAlgError
 
 from mllkm_scale.mkl.iterate import Iterate, Products, cold_start, inside, lifted, longest_step, purified, warm_start
-from mllkm_scale.mkl.restricted import PANEL, RestrictedProblem, Solution
+from mllkm_scale.mkl.newton_system import NewtonSystem
+from mllkm_scale.mkl.restricted import RestrictedProblem, Solution, Vectors
 
 __all__ = ["interior_point"]
 
 Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
-_NEGLIGIBLE = 1e-8  # of the largest weight: a kernel below it is left out of the Gram, not of the rows
-_RIDGE = 1e-10  # of the mean diagonal, added to each Gram: features may be linearly dependent
 _CORRECTORS = 5  # at most, after Mehrotra's
 _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more
 _GAIN = 0.02  # of the step that a corrector must bring
@@ -74,30 +72,30 @@ def _follow(
     poll: Callable[[], None],
 ) -> Solution:
     """The way from a point to the solution; the best point seen is returned."""
-    U, q = problem.moments(point.duals)
+    V, q = problem.moments(point.duals)
     best: Solution | None = None
     for step_number in range(max_steps + 1):
         poll()
-        solution = _evaluated(problem, point.weights, point.duals, (U, q), step_number)
+        solution = _evaluated(problem, point.weights, point.duals, (V, q), step_number)
         if best is None or solution.objective.gap < best.objective.gap:
             best = solution
         if solution.objective.gap <= tol:
-            return _purified(problem, point, (U, q), pure_tol, solution)
+            return _purified(problem, point, (V, q), pure_tol, solution)
         if step_number == max_steps:
             break
         try:
-            direction, step = Newton(problem, point, U, q).centred_direction()
+            direction, step = Newton(problem, point, V, q).centred_direction()
         except LinAlgError:  # rounding has eaten the positive definiteness: the best point seen stands
             break
         point = inside(point.moved(min(1.0, _TO_THE_BOUNDARY * step), direction), problem.C)
-        U, q = problem.moments(point.duals, out=U)
+        V, q = problem.moments(point.duals)
         point = lifted(point, q)
     assert best is not None
     return best
 
 
 def _purified(
-    problem: RestrictedProblem, point: Iterate, moments: tuple[Array, Array], tol: float, solution: Solution
+    problem: RestrictedProblem, point: Iterate, moments: tuple[Vectors, Array], tol: float, solution: Solution
 ) -> Solution:
     """The solution without the kernels whose weights are about to vanish: as many as the tolerance allows."""
     for share in _DOUBTFUL:
@@ -109,137 +107,38 @@ def _purified(
 
 
 def _evaluated(
-    problem: RestrictedProblem, weights: Array, duals: Array, moments: tuple[Array, Array], steps: int
+    problem: RestrictedProblem, weights: Array, duals: Array, moments: tuple[Vectors, Array], steps: int
 ) -> Solution:
     weights = weights / weights.sum()
     return Solution(weights, duals, problem.objective(duals, weights, *moments), steps)
 
 
-def _panels(n: int) -> list[slice]:
-    """All columns at once, or panels of them where there are so many that threads should share the work."""
-    if n <= 2 * PANEL:
-        return [slice(None)]
-    return [slice(start, min(start + PANEL, n)) for start in range(0, n, PANEL)]
-
-
 class Newton:
-    """The linearised optimality conditions at a point, factored once and solved for several right-hand sides.
+    """The linearised optimality conditions at a point, factored once and solved for several right-hand sides."""
 
-    Of a lean problem U is used up: Y = L^-1 U takes its place, and products with U are made of L and Y.
-    """
-
-    def __init__(self, problem: RestrictedProblem, point: Iterate, U: Array, q: Array) -> None:
-        self.problem, self.point, self.q = problem, point, q
+    def __init__(self, problem: RestrictedProblem, point: Iterate, V: Vectors, q: Array) -> None:
+        self.problem, self.point, self.V, self.q = problem, point, V, q
         self.room = problem.C - point.duals
         self.ratio = point.weights / point.slacks
+        self.residual_duals = problem.responses(V, point.weights) - 1.0 - point.lower + point.upper
         diagonal = point.lower / point.duals + point.upper / self.room
-        self.factors = self._factor(diagonal)
-        self.U_ratio = U @ self.ratio
-        self.residual_duals = U @ point.weights - 1.0 - point.lower + point.upper
-        self.U = None if problem.lean else U
-        self.Y = self._forward(U, U if problem.lean else np.empty_like(U))
-        schur = self._self_product(self.Y)
-        schur[np.diag_indices_from(schur)] += 1.0 / self.ratio
-        self.schur = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
-        self.inverse_U_ratio = self.inverse(self.U_ratio)
+        self.system = NewtonSystem(problem, point.weights, diagonal, V, self.ratio)
+        self.U_ratio = problem.responses(V, self.ratio)
+        self.inverse_U_ratio = self.system.solve(self.U_ratio)
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
         self.residual_level = 1.0 - point.weights.sum()
         self.products = point.products(problem.C)
         self.barrier = self.products.sum() / len(self.products)
 
-    def _factor(self, diagonal: Array) -> list[Array]:
-        """Cholesky factors of A_k = Q_k(beta) + diag: the Grams in panels of columns, then one factor a class.
-
-        Only what is on and below the diagonal is made, up to the height of a panel.
-        """
-        problem, weights = self.problem, self.point.weights
-        weights = np.where(weights < _NEGLIGIBLE * weights.max(), 0.0, weights)
-        grams = [np.empty((len(block.signs),) * 2, order="F") for block in problem.blocks]
-        panels = [(k, columns) for k, Q in enumerate(grams) for columns in _panels(len(Q))]
-
-        def fill(task: tuple[int, slice]) -> None:
-            k, columns = task
-            rows = slice(columns.start, None)
-            grams[k][rows, columns] = problem.blocks[k].gram(weights, columns, rows)
-
-        def factor(k: int) -> Array:
-            Q = grams[k]
-            Q[np.diag_indices_from(Q)] += diagonal[problem.slices[k]] + _RIDGE * np.trace(Q) / len(Q)
-            return np.asarray(cholesky(Q, lower=True, overwrite_a=True, check_finite=False))
-
-        problem.team.run(fill, panels)
-        return problem.team.run(factor, range(len(grams)))
-
-    def _forward(self, U: Array, Y: Array) -> Array:
-        """Y_k = L_k^-1 U_k, which may take the place of U."""
-        slices = self.problem.slices
-
-        def solve(task: tuple[int, slice]) -> None:
-            k, columns = task
-            right = U[slices[k], columns]
-            Y[slices[k], columns] = solve_triangular(self.factors[k], right, lower=True, check_finite=False)
-
-        panels = _panels(U.shape[1])
-        self.problem.team.run(solve, [(k, columns) for k in range(len(slices)) for columns in panels])
-        return Y
-
-    def _self_product(self, Y: Array) -> Array:
-        """Y' Y, summed over the classes in their order."""
-        total = np.zeros((Y.shape[1], Y.shape[1]))
-        for part in self.problem.team.map(lambda rows: Y[rows].T @ Y[rows], self.problem.slices):
-            total += part
-        return total
-
-    def U_times(self, e: Array) -> Array:
-        """U e, or L Y e."""
-        if self.U is not None:
-            return np.asarray(self.U @ e)
-        out = self.Y @ e
-        for L, part in zip(self.factors, self.problem.slices, strict=True):
-            out[part] = dtrmv(L, out[part], lower=1)
-        return np.asarray(out)
-
-    def times_U(self, x: Array) -> Array:
-        """U' x, or Y' L' x."""
-        if self.U is not None:
-            return np.asarray(self.U.T @ x)
-        parts = zip(self.factors, self.problem.slices, strict=True)
-        return np.asarray(self.Y.T @ np.concatenate([dtrmv(L, x[part], lower=1, trans=1) for L, part in parts]))
-
-    def inverse(self, right: Array) -> Array:
-        """(blockdiag A_k + U diag(beta / s) U')^-1 applied to a vector, and once more to what is left over.
-
-        Near the solution some beta / s are huge, and Woodbury's difference loses digits: these are got back.
-        """
-        z = self._woodbury(right)
-        return z + self._woodbury(right - self._product(z))
-
-    def _product(self, z: Array) -> Array:
-        """The same matrix applied to a vector."""
-        out = self.U_times(self.ratio * self.times_U(z))
-        for L, part in zip(self.factors, self.problem.slices, strict=True):
-            out[part] += dtrmv(L, dtrmv(L, z[part], lower=1, trans=1), lower=1)
-        return out
-
-    def _woodbury(self, right: Array) -> Array:
-        """Its inverse by Woodbury's formula."""
-        z = np.empty_like(right)
-        for L, part in zip(self.factors, self.problem.slices, strict=True):
-            z[part] = solve_triangular(L, right[part], lower=True, check_finite=False)
-        z -= self.Y @ cho_solve(self.schur, self.Y.T @ z, check_finite=False)
-        for L, part in zip(self.factors, self.problem.slices, strict=True):
-            z[part] = solve_triangular(L, z[part], lower=True, trans=1, check_finite=False)
-        return z
-
     def direction(self, row: Array, targets: Products, *, residuals: bool = True) -> Iterate:
         """What brings the residuals `row` of the rows to zero and changes the products by `targets`, to first order."""
         p = self.point
         e = (targets.rows + p.weights * row) / p.slacks
-        right = targets.lower / p.duals - targets.upper / self.room - self.U_times(e)
-        x = self.inverse(right - self.residual_duals if residuals else right)
+        right = targets.lower / p.duals - targets.upper / self.room - self.problem.responses(self.V, e)
+        x = self.system.solve(right - self.residual_duals if residuals else right, roughly=not residuals)
         level = (e.sum() - self.residual_level * residuals + self.U_ratio @ x) / self.curvature
         duals = x + self.inverse_U_ratio * level
-        rows = self.times_U(duals)
+        rows = self.problem.inner(self.V, self.problem.vectors(duals))
         return Iterate(
             duals,
             (targets.lower - p.lower * duals) / p.duals,

@@ -64,10 +64,10 @@ class Iterate:
 def cold_start(problem: RestrictedProblem) -> Iterate:
     """All duals equal, all weights equal, and a level well above every row."""
     n, C = problem.n_duals, problem.C
-    _, q = problem.moments(np.ones(n))
+    q = problem.moments(np.ones(n))[1]
     largest = float(q.max())
     duals = np.full(n, n / largest if 0.5 * C * largest > n else 0.5 * C)
-    _, q = problem.moments(duals)
+    q = problem.moments(duals)[1]
     level = 0.5 * float(q.max()) + 0.5 * C * len(q)
     ones = np.ones(n)
     return Iterate(duals, ones, ones, np.full(len(q), 1.0 / len(q)), level - 0.5 * q, level)
@@ -88,8 +88,8 @@ def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iter
         total, largest = float(duals.sum()), float(problem.forms(duals).max())
         if largest > total:  # and it is zero where samples cannot be told apart
             duals *= total / largest
-    U, q = problem.moments(duals)
-    excess, product = U @ weights - 1.0, float(duals.mean())
+    V, q = problem.moments(duals)
+    excess, product = problem.responses(V, weights) - 1.0, float(duals.mean())
     lower, upper = np.maximum(product / duals, excess), np.maximum(product / (C - duals), -excess)
     level = 0.5 * float(q.max()) + product * len(q)
     return Iterate(duals, lower, upper, weights, level - 0.5 * q, level)

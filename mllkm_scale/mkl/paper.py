@@ -30,6 +30,7 @@ from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.simple import simple_mkl
+from mllkm_scale.mkl.state import Machine
 from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.support import Support
 from mllkm_scale.solver.svm import DenseSVM
@@ -135,8 +136,12 @@ class PaperState:
     stalled: bool  # J does not fall any more
 
     @property
-    def feasible_duals(self) -> Array:
-        """Those of the certificate: all samples are in play from the beginning."""
+    def machine(self) -> Machine:
+        return Machine(self.active, self.weights, self.duals)
+
+    @property
+    def proof(self) -> Array:
+        """Duals of the certificate: all samples are in play from the beginning."""
         return self.duals
 
 

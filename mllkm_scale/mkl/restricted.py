@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mllkm_scale.gram.blocks import Block
 from mllkm_scale.team import Team
 
-__all__ = ["PANEL", "HeldSamples", "Objective", "RestrictedProblem", "Solution"]
+__all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors"]
 
 Array = NDArray[Any]
 
@@ -47,68 +47,104 @@ class Solution:
     steps: int
 
 
-PANEL = 384  # columns of a Gram that one task makes; of up to twice as many, it makes all
+Vectors = list[Array]
+"""Of each class, the vectors v_m of the active kernels."""
+
+ROWS = 1024  # of a class, that one task passes over
 
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """Samples of all classes whose duals are held: the sum of these, and the forms of them alone (s,)."""
+    """Samples of all classes whose duals are held: the sum of these, and their vectors."""
 
     total: float
-    forms: Array
+    vectors: Vectors
 
 
 class RestrictedProblem:
     """Blocks of the classes, the box [0, C], and the team that works on them.
 
-    What is solved to the same end in less memory, and more time, is `lean`. The moments of the blocks include the
-    samples that are `held`.
+    The moments of the blocks include the samples that are `held`. While `single`, linear systems are factored in single
+    precision.
     """
 
     def __init__(
-        self,
-        blocks: Sequence[Block],
-        C: float,
-        team: Team | None = None,
-        *,
-        lean: bool = False,
-        held: HeldSamples | None = None,
+        self, blocks: Sequence[Block], C: float, team: Team | None = None, *, held: HeldSamples | None = None
     ) -> None:
         self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
-        self.lean = lean
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-        self.n_duals = int(edges[-1])
+        self.n_duals, self.n_kernels = int(edges[-1]), self.blocks[0].n_kernels
         self.held = held
+        self.held_forms = np.zeros(self.n_kernels) if held is None else self.inner(held.vectors, held.vectors)
+        self.single = True
+        self._parts = [
+            (k, slice(start, min(start + ROWS, len(block.signs))))
+            for k, block in enumerate(self.blocks)
+            for start in range(0, len(block.signs), ROWS)
+        ]
 
-    def moments(self, duals: Array, out: Array | None = None) -> tuple[Array, Array]:
-        """U (all duals, s) with column m = y o K_m (alpha o y), and q (s,) summed over the classes.
+    def vectors(self, duals: Array) -> Vectors:
+        """v_m of every class for these duals alone, without samples that are held."""
 
-        U is written to `out` if that is given.
-        """
-        if out is None:
-            out = np.empty((self.n_duals, self.blocks[0].n_kernels))
-        U = out
+        def part(task: tuple[int, slice]) -> Array:
+            k, rows = task
+            return self.blocks[k].vectors(duals[self.slices[k]], rows)
 
-        def fill(k: int) -> Array:
-            return self.blocks[k].moments(duals[self.slices[k]], U[self.slices[k]])
+        sums: Vectors = []
+        for (_, rows), V in zip(self._parts, self.team.map(part, self._parts), strict=True):
+            if rows.start == 0:
+                sums.append(V)
+            else:
+                sums[-1] += V
+        return sums
 
-        return U, np.sum(self.team.run(fill, range(len(self.blocks))), axis=0)
+    def inner(self, V: Vectors, W: Vectors) -> Array:
+        """<v_m, w_m> (s,), summed over the classes."""
+        return np.sum([block.inner(v, w) for block, v, w in zip(self.blocks, V, W, strict=True)], axis=0)
+
+    def responses(self, V: Vectors, weights: Array | float = 1.0) -> Array:
+        """y_i sum_m weight_m <phi_m(x_i), v_m> of all samples of every class."""
+        weighted = [v * np.reshape(weights, (-1, 1)) for v in V]
+
+        def part(task: tuple[int, slice]) -> Array:
+            k, rows = task
+            return self.blocks[k].responses(weighted[k], rows)
+
+        return np.concatenate(list(self.team.map(part, self._parts)))
+
+    def columns(self, V: Vectors, dtype: DTypeLike = float) -> Array:
+        """U (all duals, s), whose column m is y o K_m (alpha o y) for the duals that these are the vectors of."""
+        U = np.empty((self.n_duals, self.n_kernels), dtype)
+
+        def fill(task: tuple[int, slice]) -> None:
+            k, rows = task
+            U[self.slices[k]][rows] = self.blocks[k].columns(V[k], rows, dtype)
+
+        self.team.run(fill, self._parts)
+        return U
+
+    def moments(self, duals: Array) -> tuple[Vectors, Array]:
+        """Vectors of every class and q (s,) summed over the classes, with the samples that are held."""
+        V = self.vectors(duals)
+        if self.held is not None:
+            V = [v + h for v, h in zip(V, self.held.vectors, strict=True)]
+        return V, self.inner(V, V)
 
     def forms(self, duals: Array) -> Array:
         """The quadratic forms (s,) of duals alone, without samples that are held."""
-        parts = self.team.run(lambda k: self.blocks[k].forms(duals[self.slices[k]]), range(len(self.blocks)))
-        return np.sum(parts, axis=0)
+        V = self.vectors(duals)
+        return self.inner(V, V)
 
-    def objective(self, duals: Array, weights: Array, U: Array, q: Array) -> Objective:
+    def objective(self, duals: Array, weights: Array, V: Vectors, q: Array) -> Objective:
         """F5 on the restricted problem, with w_m = beta_m v_m(alpha).
 
         With samples held, the value at fixed weights is concave in the other duals: its tangent over the box bounds it
         by C hinge + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of the samples held.
         """
-        hinge = self.C * np.maximum(0.0, 1.0 - U @ weights).sum()
+        hinge = self.C * np.maximum(0.0, 1.0 - self.responses(V, weights)).sum()
         if self.held is None:
             primal = 0.5 * (weights @ np.sqrt(np.maximum(q, 0.0))) ** 2 + hinge
             return Objective(float(primal), float(duals.sum() - 0.5 * q.max()))
-        primal = hinge + 0.5 * weights @ (self.forms(duals) - self.held.forms) + self.held.total
+        primal = hinge + 0.5 * weights @ (self.forms(duals) - self.held_forms) + self.held.total
         return Objective(float(primal), float(duals.sum() + self.held.total - 0.5 * q.max()))

@@ -5,6 +5,8 @@ set (the scan), and thereby certifies a relative duality gap for the problem wit
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
 
+The certificate is the least P with the largest D, whichever rounds they were seen in (F15).
+
 Many samples come in stages (`stages`); not every round need scan all kernels (`pricing`). A round is a function of the
 state before it and of nothing else, so that a training resumed from a checkpoint goes on with the same bits; nor does
 it matter how long a scan takes, or who does it.
@@ -36,12 +38,13 @@ __all__ = ["InnerSolver", "SequentialMKL"]
 
 Array = NDArray[Any]
 
-_LOOSEST = 1e-2  # inner tolerance
-_FALLS = 1e-4  # of the primal value: what counts as progress
+_LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
+_NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts near its end
+_INNER = 0.2  # of the gap, to which the inner problem is solved
+_FALLS, _FALLS_P = 0.01, 1e-3  # of the gap, or of P: what counts as progress
+_MOST_DOUBLINGS = 3  # of the kernels that are inserted, while there is none
 _ENOUGH = 300  # working samples of a class, by which noise is told
 _FEW = 0.25  # of all samples
-_SMOOTH = 0.5  # share of the prices before in those of a round
-_NEARLY, _EXACT = 0.2, 2e-3  # certified gaps between which prices are smooth
 _AT_BOUND = 0.999  # of the box: interior points end slightly inside of it
 _STAGE_GAP = 0.05  # at which the next stage begins, unless it is the last
 _STAGE_FALLS = 0.01  # of P over all samples: a stage that lowers it by less has taught what it can
@@ -74,17 +77,16 @@ class SequentialMKL:
         self.stages = Stages(data.n_rows, settings.seed)
 
     def rounds(self, state: State | None = None) -> Iterator[tuple[State, Certificate]]:
-        """Algorithm 2 on two working sets; ends when the certified gap is at most `tol`, or nothing helps any more.
+        """Algorithm 2 on two working sets; ends when the certified gap is at most `tol`, or at the limit of rounding.
 
-        The state after each round holds the weights and duals that its certificate is about; kernels inserted
-        for the next round have weight zero. Where `state.scanned` is false, the bound D is the one of the duals
-        before; `pricing.dual_bound` gives the state's own.
+        The state after each round holds its weights and duals, kernels that were inserted for the next one with weight
+        zero; and the best machine and the best duals so far, which the certificate is about.
         """
         state = state or self.start()
         while True:
             state, certificate = self.round(state)
             yield state, certificate
-            if state.scanned and (certificate.gap <= self.settings.tol or state.stalled):
+            if certificate.gap <= self.settings.tol or state.exhausted:
                 return
 
     def round(self, state: State) -> tuple[State, Certificate]:
@@ -92,7 +94,7 @@ class SequentialMKL:
         beside = None if state.priced else pricing.begin_scan(state, pricing.share(state))
         own = None
         try:
-            if beside is not None and not len(state.active):
+            if beside is not None and state.round == 0:
                 state = self.first_kernels(state, beside.result())
             started = time.perf_counter()
             solved, solution = self.solve_active(state)
@@ -107,34 +109,46 @@ class SequentialMKL:
             for scan in (beside, own):
                 if scan is not None:
                     scan.close()
-        certificate = self.certify(solved, seen, priced, solution, (solve_s, margins_s))
-        following = self.renew_samples(self.insert_kernels(self.drop_kernels(solved, seen), seen, priced), seen)
+        best = self.best(solved, seen, priced)
+        certificate = self.certify(best, seen, priced, solution, (solve_s, margins_s))
+        following = self.renew_samples(self.insert_kernels(self.drop_kernels(best, seen), seen, priced), seen)
         inserted = bool(np.isin(following.active, state.active, invert=True).any())
         grew = inserted or bool((following.working & ~state.working).any())
-        better = certificate.gap < state.best_gap or certificate.primal < (1.0 - _FALLS) * state.best_primal
         stage_gap = Objective(seen.stage_primal, priced.stage_dual).gap
         following = replace(
             following,
             round=state.round + 1,
             inner_tol=self.next_tolerance(solved, stage_gap, grew),
             pool=priced.ids,
-            prices=priced.prices,
             priced=priced.priced,
             scanned=priced.scanned,
-            bound=max(state.bound, certificate.dual),
-            best_gap=min(state.best_gap, certificate.gap),
-            best_primal=min(state.best_primal, certificate.primal),
-            idle=0 if better else state.idle + 1,
         )
         first = state.in_play < state.stage  # round of a stage: some samples within the margin are not at work
-        falls = first or certificate.primal < (1.0 - _STAGE_FALLS) * state.best_primal
+        falls = first or seen.primal < (1.0 - _STAGE_FALLS) * state.best_primal
         near = priced.priced and stage_gap <= _STAGE_GAP  # of what no scan has priced, too little is known
         stage_done = self.covers_stage(solved, seen) and (near or not falls)
         if not solved.last_stage and self.tame(solved, seen):
             following = replace(following, stage=self.stages.n_rows)
-        elif not solved.last_stage and (stage_done or not grew or following.stalled):
+        elif not solved.last_stage and (stage_done or not grew or following.exhausted):
             following = self.next_stage(following, seen)
         return following, certificate
+
+    def best(self, state: State, seen: Seen, priced: Priced) -> State:
+        """The state with the machine of the least P, and the duals of the largest D, that were seen so far (F15)."""
+        gap, primal = state.best_gap, state.best_primal
+        if seen.primal < state.best_primal:
+            used = state.weights > 0
+            state = replace(
+                state,
+                best_primal=seen.primal,
+                best_active=state.active[used],
+                best_weights=state.weights[used],
+                best_duals=state.duals,
+            )
+        if priced.proof is not None and priced.proof.dual > state.bound:
+            state = replace(state, bound=priced.proof.dual, proof=priced.proof.duals)
+        better = state.best_gap < (1.0 - _FALLS) * gap or state.best_primal < (1.0 - _FALLS_P) * primal
+        return replace(state, idle=0 if better else state.idle + 1)
 
     def start(self) -> State:
         """Working samples of the first stage at random, half of each sign, with equal duals; no kernel yet."""
@@ -156,12 +170,16 @@ class SequentialMKL:
             working=working,
             stage=stage,
             duals=duals,
-            prices=duals,
             in_play=stage,
             inner_tol=_LOOSEST,
             pool=nothing,
             priced=False,
             scanned=False,
+            left=nothing,
+            proof=np.zeros((n, K)),
+            best_active=nothing,
+            best_weights=np.empty(0),
+            best_duals=np.zeros((n, K)),
         )
 
     def start_at(self, active: Array, weights: Array, margins: Array) -> State:
@@ -185,18 +203,17 @@ class SequentialMKL:
             working=working,
             stage=stage,
             duals=duals,
-            prices=duals,
             in_play=stage,
             priced=True,  # the first round solves before it scans
         )
 
     def first_kernels(self, state: State, scan: ScanResult) -> State:
-        """The kernels that tell the means of the signs apart."""
+        """The kernels that violate most for the duals of a start: with equal ones, those that tell signs apart."""
         support, signed_duals = self.pricing.support_of(state.duals)
         state = self.insert_kernels(
             state,
             Seen(support, signed_duals, state.duals, np.inf, np.inf, np.empty(0), 0.0),
-            Priced(scan.ids, scan.values, state.prices, 0.0, 0.0, 0.0, priced=True, scanned=scan.complete),
+            Priced(scan.ids, scan.values, None, 0.0, 0.0, priced=True, scanned=scan.complete),
         )
         if not len(state.active):  # no kernel tells anything apart, and any will do
             first = np.array([self.grid.first_open])
@@ -212,11 +229,7 @@ class SequentialMKL:
         duals = np.zeros_like(state.duals)
         for k, part in enumerate(sets.split(solution.duals)):
             duals[sets.rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
-        prices = duals
-        if state.stage == state.in_play and _EXACT < state.best_gap <= _NEARLY:
-            prices = _SMOOTH * state.prices + (1.0 - _SMOOTH) * duals
-        solved = replace(state, weights=weights / weights.sum(), duals=duals, prices=prices, in_play=state.stage)
-        return solved, solution
+        return replace(state, weights=weights / weights.sum(), duals=duals, in_play=state.stage), solution
 
     def sets(self, state: State) -> WorkingSets:
         """Working samples x active kernels; duals of the stage before are shortened to the box of this one."""
@@ -245,13 +258,14 @@ class SequentialMKL:
     def certify(
         self, state: State, seen: Seen, priced: Priced, solution: Solution, seconds: tuple[float, float]
     ) -> Certificate:
-        """P and D of F5: over all samples, and over all kernels."""
+        """The best P and D of F5 so far: over all samples, and over all kernels."""
         solve_s, margins_s = seconds
         return Certificate(
-            primal=seen.primal,
-            dual=priced.dual,
-            likely_dual=priced.likely_dual,
+            primal=state.best_primal,
+            dual=state.bound,
             lagged=not priced.scanned,
+            own_primal=seen.primal,
+            likely_dual=priced.likely_dual,
             n_active=int(np.count_nonzero(state.weights)),
             n_support=len(seen.support),
             n_working=int(state.working.sum()),
@@ -266,10 +280,17 @@ class SequentialMKL:
         )
 
     def drop_kernels(self, state: State, seen: Seen) -> State:
-        """Kernels of zero weight leave, except those whose q is so near the largest that they would come back."""
-        near = seen.active_forms > (1.0 - self.settings.near) * seen.threshold
-        keep = (state.weights > 0) | near
-        return replace(state, active=state.active[keep], weights=state.weights[keep])
+        """Kernels of zero weight leave, except those of the largest q, which would be the first to come back.
+
+        None leaves twice: sets of kernels that take turns would go in a circle.
+        """
+        idle = np.flatnonzero(state.weights == 0.0)
+        n_spare = int(self.settings.spare * (len(state.active) - len(idle)))
+        idle = idle[np.argsort(-seen.active_forms[idle], kind="stable")[n_spare:]]
+        leaving = idle[~np.isin(state.active[idle], state.left)]
+        keep = np.isin(np.arange(len(state.active)), leaving, invert=True)
+        left = np.union1d(state.left, state.active[leaving])
+        return replace(state, active=state.active[keep], weights=state.weights[keep], left=left)
 
     def insert_kernels(self, state: State, seen: Seen, priced: Priced) -> State:
         """The worst violators join with weight zero, but of those with parallel responses only the best."""
@@ -280,7 +301,7 @@ class SequentialMKL:
         if not len(new) or not len(rows):
             return state
         responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals, self.team)
-        most = self.settings.insertions * (9 + self.signs.shape[1]) // 10
+        most = self.settings.insertions * (9 + self.signs.shape[1]) // 10 * 2 ** min(state.idle, _MOST_DOUBLINGS)
         new = new[diverse(responses, most)]
         weights = np.concatenate([state.weights, np.zeros(len(new))])
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
@@ -328,7 +349,7 @@ class SequentialMKL:
         weights = state.weights[heaviest]
         tol = 0.2 * self.settings.tol
         active, weights = state.active[heaviest], weights / weights.sum()
-        return replace(state, active=active, weights=weights, inner_tol=tol, best_gap=np.inf)
+        return replace(state, active=active, weights=weights, inner_tol=tol, best_primal=np.inf)
 
     def warm(self, state: State, C_before: float) -> State:
         """The end of the problem with another C as the start of this one: duals at their bound stay there.
@@ -341,17 +362,18 @@ class SequentialMKL:
             state,
             round=0,
             duals=duals,
-            prices=duals,
-            inner_tol=_LOOSEST,
-            priced=True,  # the first round solves before it scans
+            inner_tol=_NEAR_TOL,
+            priced=False,
             scanned=False,
+            left=np.empty(0, np.int64),
+            proof=np.zeros_like(duals),
             bound=0.0,
-            best_gap=np.inf,
             best_primal=np.inf,
             idle=0,
         )
 
     def next_tolerance(self, state: State, gap: float, grew: bool) -> float:
         """A tenth of the gap of the stage; a tenth of the last one if neither a kernel nor a sample was added."""
-        tol = float(np.clip(0.1 * gap, 0.2 * self.settings.tol, max(_LOOSEST, 0.2 * self.settings.tol)))
+        least = 0.2 * self.settings.tol
+        tol = float(np.clip(_INNER * gap, least, max(_LOOSEST, least)))
         return tol if grew else min(tol, 0.1 * state.inner_tol)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Settings", "State"]
+from mllkm_scale.mkl.restricted import Objective
+
+__all__ = ["Machine", "Settings", "State"]
 
 Array = NDArray[Any]
 
-_PATIENCE = 30  # rounds without a smaller gap
 _TIGHTEST = 1e-8  # inner tolerance
 
 
@@ -28,7 +29,7 @@ class Settings:
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 3.0  # samples with y f(x) beyond it leave the working set; from 1.4 on many come back
     witnesses: int = 500  # support vectors on which the responses of candidates are compared, for up to four classes
-    near: float = 0.05  # a kernel of zero weight stays while its q is so near to the largest
+    spare: float = 0.33  # kernels of zero weight that stay, for each one with a weight
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
 
@@ -47,6 +48,15 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Kernels by their ids (s,), weights (s,), and duals (n, K): w_m = beta_m sum_i alpha_i y_i phi_m(x_i)."""
+
+    active: Array
+    weights: Array
+    duals: Array
+
+
+@dataclass(frozen=True)
 class State:
     """All that the next round depends on."""
 
@@ -56,26 +66,34 @@ class State:
     working: Array  # (n, K) bool: the working samples of each class
     stage: int  # samples in play, of which these are some
     duals: Array  # (n, K), from 0 to C n / in_play, of the machine
-    prices: Array  # (n, K), likewise, for which kernels were scanned, or will be: D is about these
     in_play: int  # samples that were in play when they were found
     inner_tol: float  # relative gap to which the next round solves the restricted problem
     pool: Array  # ids of the candidates that the last scan has found
-    priced: bool  # whether that scan was one with these prices
+    priced: bool  # whether that scan was one for these duals
     scanned: bool  # and one of all kernels
+    left: Array  # ids of the kernels that have left: those that come back stay
+    proof: Array  # (n, K), from 0 to C for all samples, whose value is the bound
+    best_active: Array  # ids of the kernels of the machine with the least P so far
+    best_weights: Array
+    best_duals: Array  # (n, K)
     bound: float = 0.0  # the largest D proved so far: duals of zero prove this one
-    best_gap: float = np.inf  # certified so far
     best_primal: float = np.inf
-    idle: int = 0  # rounds in which neither of them fell
+    idle: int = 0  # rounds in which the gap has not fallen
 
     @property
-    def stalled(self) -> bool:
-        """Nothing is left to insert and rounding forbids a tighter solution, or the gap has not fallen for long."""
-        return self.inner_tol < _TIGHTEST or self.idle >= _PATIENCE
+    def machine(self) -> Machine:
+        """The machine with the least P so far."""
+        return Machine(self.best_active, self.best_weights, self.best_duals)
 
     @property
-    def feasible_duals(self) -> Array:
-        """Duals (n, K) from 0 to C for all samples: D is their value."""
-        return self.prices * (self.in_play / len(self.duals))
+    def best_gap(self) -> float:
+        """Certified so far: the least P with the largest D, wherever they were seen (F15)."""
+        return Objective(self.best_primal, self.bound).gap if np.isfinite(self.best_primal) else np.inf
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left to insert, and rounding forbids a more exact solution."""
+        return self.inner_tol < _TIGHTEST
 
     @property
     def last_stage(self) -> bool:

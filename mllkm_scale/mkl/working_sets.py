@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.mkl.restricted import Solution
 
 __all__ = ["WorkingSets"]
 
@@ -31,6 +32,10 @@ class WorkingSets:
         rows = [r[mask] for r, mask in zip(self.rows, free, strict=True)]
         starts = [a[mask] for a, mask in zip(duals, free, strict=True)]
         return replace(self, weights=weights, rows=rows, duals=starts)
+
+    def near(self, solution: Solution) -> WorkingSets:
+        """The same problem, to start from a solution of it."""
+        return replace(self, weights=solution.weights, duals=self.split(solution.duals))
 
     def split(self, duals: Array) -> list[Array]:
         """Duals of all classes in a row, as those of each."""

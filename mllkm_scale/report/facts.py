@@ -166,7 +166,7 @@ def _status_note(run: Run) -> str:
         "max_rounds": "the limit of rounds was reached first",
         "max_kernels": "the limit of kernels was reached first",
         "time_limit": "the time was over first",
-        "stalled": "no round improved on the last",
+        "precision": "rounding forbids a smaller gap",
         "ended": "all samples were learned",
         "not finished": "interrupted, or still under way",
     }

@@ -25,7 +25,7 @@ FEW, OF_MANY = 5, 500  # samples of a class, among so many
 ENDS = {
     "max_rounds": "allow more rounds",
     "time_limit": "allow more time",
-    "stalled": "rounding forbids more; take a smaller C",
+    "precision": "this is the limit of double precision; take a smaller C, or a larger tol",
 }
 
 

@@ -31,13 +31,14 @@ def assemble(
     One machine has weights (s,). Several (one-vs-rest) are merged over the union of their kernels, and have
     weights (K, s).
     """
-    duals = np.concatenate([state.duals for state in states], axis=1)
-    used = [state.active[state.weights > 0] for state in states]
+    machines = [state.machine for state in states]
+    duals = np.concatenate([machine.duals for machine in machines], axis=1)
+    used = [machine.active[machine.weights > 0] for machine in machines]
     ids = np.unique(np.concatenate(used))
-    by_machine = np.zeros((len(states), len(ids)))
-    for k, state in enumerate(states):
-        by_machine[k, np.searchsorted(ids, used[k])] = state.weights[state.weights > 0]
-    weights = by_machine[0] if len(states) == 1 else by_machine
+    by_machine = np.zeros((len(machines), len(ids)))
+    for k, machine in enumerate(machines):
+        by_machine[k, np.searchsorted(ids, used[k])] = machine.weights[machine.weights > 0]
+    weights = by_machine[0] if len(machines) == 1 else by_machine
     kernels = problem.grid.take(ids)
     rows = np.flatnonzero(duals.any(axis=1))
     support = PickedRows(problem.data, rows)

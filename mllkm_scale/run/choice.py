@@ -49,7 +49,7 @@ CS = (0.1, 1.0, 10.0, 100.0)
 ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
 
 LOOSE_TOL = 0.05  # of the machines along the path
-DEAR_FLOPS = 4e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
+DEAR_FLOPS = 2.2e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
 ROUNDS = 8  # that a training takes, about
 
 

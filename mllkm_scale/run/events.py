@@ -76,7 +76,7 @@ class Round:
 class Finished:
     """Training has ended; `status` says by which rule."""
 
-    status: str  # "learned", "converged", "max_rounds", "max_kernels", "time_limit", "stalled" or "interrupted"
+    status: str  # "learned", "converged", "max_rounds", "max_kernels", "time_limit", "precision" or "interrupted"
     gap: float
     tol: float
     n_kernels: int

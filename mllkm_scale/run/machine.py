@@ -15,7 +15,7 @@ from mllkm_scale.errors import BudgetError, CheckpointError
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import GridFamily, PaperMKL, PaperState
 from mllkm_scale.mkl.sequential import SequentialMKL
-from mllkm_scale.mkl.state import Settings, State
+from mllkm_scale.mkl.state import Machine, Settings, State
 from mllkm_scale.params import Params
 from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem
@@ -36,13 +36,9 @@ class MachineState(Protocol):
     @property
     def round(self) -> int: ...
     @property
-    def active(self) -> Array: ...
+    def machine(self) -> Machine: ...
     @property
-    def weights(self) -> Array: ...
-    @property
-    def duals(self) -> Array: ...
-    @property
-    def feasible_duals(self) -> Array: ...
+    def proof(self) -> Array: ...
 
 
 def make_machine(

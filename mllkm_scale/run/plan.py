@@ -132,7 +132,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     fixed = [
         ("interpreter and libraries", base_bytes, "measured"),
         ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
-        ("duals, signs and margins", n * (K * 57 + 9), f"{n} samples x {K} outputs"),
+        ("duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"),
         (
             "kernel scales",
             sizes.n_anchors * (8 * sizes.n_gammas + 32),
@@ -181,10 +181,7 @@ def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:
     """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
     working = expected_working(sizes.n_rows, sizes.n_outputs)
     kernels = min(kernels, expected_kernels(sizes))
-    union = min(sizes.n_rows, working * sizes.n_outputs)
-    return InnerSizes(
-        [working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, union, sizes.itemsize
-    )
+    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, sizes.itemsize)
 
 
 def _disk_quota(scratch_dir: str | None, budget_bytes: int) -> int:

@@ -18,7 +18,7 @@ from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.record import LearnedRecord
-from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.mkl.certificate import Certificate, Proof
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.paper import PaperState
 from mllkm_scale.mkl.restricted import Objective
@@ -52,14 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["COLD", "Proof", "Start", "TrainResult", "Training"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Proof:
-    """A bound D on the optimum of a machine, and the duals (n, K) whose value it is."""
-
-    dual: float
-    duals: Array
 
 
 @dataclass(frozen=True)
@@ -242,9 +234,9 @@ class Training:
         machine = make_machine(problem, problem.signs, self.params, self.plan, self.team, self.crew, self.poll)
         assert isinstance(machine, SequentialMKL)
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
-        proof = machine.pricing.dual_of_margins(margins)
-        model = assemble_learned(problem, margins, proof[0], self.params)
-        return self.finish(dataset, model, proof[1], "learned")
+        proof = machine.pricing.proof_of_margins(margins)
+        model = assemble_learned(problem, margins, proof.dual, self.params)
+        return self.finish(dataset, model, proof.duals, "learned")
 
     def columns(self, problem: Problem) -> list[Array]:
         """Signs of each machine: all columns together (shared weights), or one machine a column."""
@@ -262,7 +254,7 @@ class Training:
         else:
             status = self.conclude(machine, number, self.improve(machine, number, problem))
             most = self.params.max_kernels
-            if most is not None and np.count_nonzero(self.states[number].weights) > most:
+            if most is not None and np.count_nonzero(self.states[number].machine.weights) > most:
                 self.shrink(machine, number, self.states[number], problem)
                 status = self.conclude(machine, number, "max_kernels", self.proofs[number])
         if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
@@ -281,7 +273,7 @@ class Training:
             status = self.limit(number)
             if status is not None:
                 break
-        return status or "stalled"
+        return status or "precision"
 
     def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> None:
         """Keep the heaviest `max_kernels`, and solve for them once more."""
@@ -302,12 +294,14 @@ class Training:
         return machine_start(machine, problem, columns, learned_margins(problem, self.crew))
 
     def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
-        """Certify the last state: by its own duals, or by earlier ones that prove more. Returns how it ended."""
+        """Certify the last state by the duals that it knows, or by earlier ones that prove more; returns its status."""
         state, objective = self.states[number], self.objectives[number]
-        lagged = isinstance(state, State) and not state.scanned
-        proof = Proof(machine.pricing.dual_bound(state) if lagged else objective.dual, state.feasible_duals)
-        if earlier is not None and earlier.dual > proof.dual:
-            proof = earlier
+        proofs = [Proof(objective.dual, state.proof)]
+        if earlier is not None:
+            proofs.append(earlier)
+        elif isinstance(state, State) and not state.scanned and status != "converged":
+            proofs.append(machine.pricing.prove(state))
+        proof = max(proofs, key=lambda proof: proof.dual)
         self.proofs[number:] = [proof]
         self.objectives[number] = replace(objective, dual=proof.dual)
         return "converged" if self.objectives[number].gap <= self.params.tol else status
@@ -427,6 +421,6 @@ class Training:
             return None
         if model is None:
             return self.learned.as_dict(None, None)
-        used = [state.active[state.weights > 0] for state in self.states]
+        used = [state.machine.active for state in self.states]
         others = int(np.count_nonzero(np.unique(np.concatenate(used)) >= self._n_learned)) if used else 0
         return self.learned.as_dict(len(model.gammas) - others, others)

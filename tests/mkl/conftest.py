@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mllkm_scale.gram.blocks import MatrixBlock, make_block
-from mllkm_scale.gram.lean import LeanBlock
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.oracle import Oracle
@@ -38,7 +37,7 @@ class Restricted:
     @property
     def problem(self) -> RestrictedProblem:
         """The problem of the interior point: on lean blocks, if there are any."""
-        return RestrictedProblem(self.lean_blocks or self.blocks, self.C, lean=bool(self.lean_blocks))
+        return RestrictedProblem(self.lean_blocks or self.blocks, self.C)
 
     def oracle(self, max_epochs: int = 1000) -> Oracle:
         """SVMs on dense Grams; a block speaks of y y' o K, an SVM of K."""
@@ -92,5 +91,5 @@ def restricted(request, data, mkl_reference):
         kernels = family.kernels(anchors, gammas, scales)
         blocks = [make_block(kernels, X, y) for y in signs.T]
         if request.param == "lean":
-            lean_blocks = [LeanBlock(kernels, X, np.arange(len(X)), y) for y in signs.T]
+            lean_blocks = [make_block(kernels, X, y, np.float32) for y in signs.T]
     return Restricted(features, signs, C, blocks, mkl_reference.solve(features, signs, C).value, lean_blocks)

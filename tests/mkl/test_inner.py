@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from dataclasses import replace
 
@@ -24,7 +23,6 @@ from mllkm_scale.mkl.forms import (
     tile_bytes,
 )
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.team import Team, one_blas_thread
 
@@ -104,7 +102,8 @@ def test_the_lean_form_goes_on_from_a_solution_with_fewer_kernels(problem, monke
 def test_the_number_of_threads_does_not_change_the_bits(problem, monkeypatch, form):
     data, signs, kernels, rows = problem(False)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice(form, 0, ""))
-    monkeypatch.setattr(sys.modules[interior_point.__module__], "PANEL", 16)
+    monkeypatch.setattr("mllkm_scale.mkl.newton_system.PANEL", 16)
+    monkeypatch.setattr("mllkm_scale.mkl.restricted.ROWS", 16)
     solutions = []
     for size in (1, 2, 3):
         with one_blas_thread(), Team(size) as team:
@@ -119,6 +118,7 @@ def test_tiles_on_disk_give_the_bits_of_tiles_in_memory(problem, monkeypatch, tm
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
     monkeypatch.setattr(InnerMKL, "solve_free", lambda *_: None)  # whether free samples fit is a matter of the budget
     monkeypatch.setattr("mllkm_scale.mkl.inner.choose_form", lambda *_: type(choose_form(SIZES, 10**9))("tiles", 0, ""))
+    monkeypatch.setattr("mllkm_scale.mkl.inner.interior_form", lambda *_: None)  # and so is whether all do
     overhead = tile_bytes(InnerMKL(data, signs, 0).sizes(sets_of(kernels, rows)))
     memory = InnerMKL(data, signs, overhead + 10**8)
     disk = InnerMKL(data, signs, overhead, disk_bytes=10**8, scratch_dir=tmp_path)
@@ -163,14 +163,14 @@ def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
     need = dense_bytes(SIZES)
     assert choose_form(SIZES, need).form == "dense"
     assert choose_form(SIZES, need - 1).form != "dense"
-    many = InnerSizes([2000] * 3, 300, 50, False)
+    many = InnerSizes([9000] * 3, 300, 50, False)
     assert choose_form(many, dense_bytes(many)).form != "dense"
     assert choose_form(replace(many, componentwise=True), 10**12).form == "dense"
 
 
 def test_features_are_chosen_when_they_are_few_and_the_samples_many():
     assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
-    assert choose_form(InnerSizes([1000], 300, 784, False), 10**11).form == "tiles"
+    assert choose_form(InnerSizes([8000], 300, 9000, False), 10**11).form == "tiles"
 
 
 def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():
@@ -193,11 +193,6 @@ def test_more_than_two_threads_work_at_once_only_where_memory_allows(need):
 def test_component_wise_kernels_have_no_lean_form():
     sizes = InnerSizes([2000] * 3, 300, 50, True)
     assert choose_form(sizes, dense_bytes(sizes) - 1).form in ("features", "tiles")
-
-
-def test_rows_that_classes_share_are_counted_once():
-    apart, shared = InnerSizes([500] * 10, 300, 800, False), InnerSizes([500] * 10, 300, 800, False, union=1500)
-    assert lean_bytes(apart) - lean_bytes(shared) == 8 * 3500 * 800
 
 
 def test_features_are_chosen_when_the_gram_fits_no_store():
@@ -271,7 +266,7 @@ def test_the_lean_form_takes_what_it_says_where_rows_are_long(monkeypatch, dtype
     in_lean_form(monkeypatch)
     inner = InnerMKL(Dataset.from_arrays(X), signs, 10**9)
     need = lean_bytes(inner.sizes(sets_of(kernels, rows)))
-    assert 0.5 * need < peak_of(inner, kernels, rows, 0.5) <= need
+    assert 0.25 * need < peak_of(inner, kernels, rows, 0.5) <= need  # factors are counted in double precision
 
 
 def peak_of(inner, kernels, rows, tol=1e-3):

@@ -59,8 +59,7 @@ def test_correctors_make_no_step_shorter(restricted):
     problem = restricted.problem
     point = cold_start(problem)
     for _step in range(4):
-        U, q = problem.moments(point.duals)
-        newton = Newton(problem, point, U, q)
+        newton = Newton(problem, point, *problem.moments(point.duals))
         mehrotra, _target = newton.corrected_direction()
         direction, step = newton.centred_direction()
         assert step >= longest_step(point, mehrotra, problem.C)
@@ -73,12 +72,12 @@ def test_directions_solve_the_linearised_conditions(restricted):
     """Every equation of the step, put in."""
     problem = restricted.problem
     point = cold_start(problem)
-    U, q = problem.moments(point.duals)
-    newton = Newton(problem, point, U.copy(), q)
+    V, q = problem.moments(point.duals)
+    U, newton = problem.columns(V), Newton(problem, point, V, q)
     row = 0.5 * q + point.slacks - point.level + 0.1
     targets = replace(point.products(problem.C), rows=np.full(len(q), 0.3))
     step = newton.direction(row, targets)
-    curvature = problem.moments(step.duals)[0] @ point.weights
+    curvature = problem.columns(problem.vectors(step.duals)) @ point.weights
     scale = np.abs(newton.residual_duals).max()
     np.testing.assert_allclose(
         curvature + U @ step.weights - step.lower + step.upper, -newton.residual_duals, atol=1e-6 * scale

@@ -41,6 +41,7 @@ def test_rounds_that_read_their_support_have_the_bits_of_rounds_that_hold_it(sma
 
 ROUND = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import h5py
 import numpy as np
@@ -48,7 +49,7 @@ from mllkm_scale import Dataset
 from mllkm_scale.crew import ThreadCrew
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.mkl.sequential import SequentialMKL
-from mllkm_scale.mkl.state import Settings, State
+from mllkm_scale.mkl.state import Settings
 from mllkm_scale.run.memory import peak_bytes
 from mllkm_scale.scan import Scanner
 from mllkm_scale.team import one_blas_thread
@@ -65,7 +66,8 @@ def look_and_scan(n_duals):
     duals = np.zeros((n, 1))
     duals[:: n // n_duals] = 1.0
     ids = np.arange(5)
-    state = State(1, ids, np.full(5, 0.2), duals > 0, n, duals, duals, n, 0.01, ids[:0], False, False)
+    blank = machine.start()
+    state = replace(blank, active=ids, weights=np.full(5, 0.2), working=duals > 0, duals=duals, in_play=n)
     seen = machine.look(state)
     priced = machine.pricing.price(state, state, seen, None, machine.pricing.begin_scan(state).result())
     machine.insert_kernels(state, seen, priced)

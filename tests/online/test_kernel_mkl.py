@@ -84,10 +84,10 @@ def test_kernels_that_come_with_their_anchors_are_those_of_the_grid(streamable, 
         ids = anchor * len(grid.gammas) + np.arange(len(grid.gammas))
         by_id.process(ids)
         by_anchor.process(grid.family.kernels(problem.X[[anchor] * len(grid.gammas)], grid.gammas))
-    assert by_anchor.reprocess().primal == pytest.approx(by_id.reprocess().primal, rel=1e-9)
+    assert by_anchor.reprocess().primal == pytest.approx(by_id.reprocess().primal, rel=1e-6)
     by_anchor.model().save(tmp_path / "model.mllkm")
     model = load_model(tmp_path / "model.mllkm")
-    np.testing.assert_allclose(model.decision_function(problem.X), by_id.decision_function(problem.X), atol=1e-8)
+    np.testing.assert_allclose(model.decision_function(problem.X), by_id.decision_function(problem.X), atol=1e-5)
     assert (model.certificate.status, model.certificate.n_open) == ("converged", by_id.certificate.n_seen)
 
 

@@ -74,7 +74,7 @@ def test_a_budget_beyond_the_memory_of_the_machine_is_told() -> None:
     assert (advice.about, "mllkm doctor" in advice.text) == ("memory", True)
 
 
-@pytest.mark.parametrize("status", ["max_rounds", "time_limit", "stalled"])
+@pytest.mark.parametrize("status", ["max_rounds", "time_limit", "precision"])
 def test_an_end_above_the_tolerance_is_told_with_a_remedy(status: str) -> None:
     (advice,) = advice_on_end(status, 0.3, 0.01)
     assert status in advice.text

@@ -89,7 +89,7 @@ with h5py.File(path, "w") as file:
 with Dataset.open(path) as dataset:
     size = dataset.n_rows * dataset.n_features * 8
     result = train(
-        dataset, memory_budget="620MB", scratch_dir=folder, anchors=40, max_rounds=2, tol=0.05,
+        dataset, memory_budget="640MB", scratch_dir=folder, anchors=40, max_rounds=2, tol=0.05,
         componentwise=componentwise,
     )
 print(json.dumps([size, result.peak_bytes, result.plan.budget_bytes, result.plan.in_memory]))

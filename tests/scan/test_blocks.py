@@ -46,18 +46,36 @@ def test_the_combined_gram_is_the_signed_weighted_sum(block, restricted):
 
 def test_rows_and_columns_of_the_gram_can_be_had_alone(block):
     Q = block.gram(WEIGHTS)
-    part = block.gram(WEIGHTS, slice(4, 11), slice(8, None))
-    np.testing.assert_allclose(part, Q[8:, 4:11], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(block.gram(WEIGHTS, slice(4, 11)), Q[:, 4:11], rtol=1e-12, atol=1e-12)
+    panel = block.panels(WEIGHTS)
+    np.testing.assert_allclose(panel(slice(4, 11), slice(8, None)), Q[8:, 4:11], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(panel(slice(4, 11), slice(None)), Q[:, 4:11], rtol=1e-12, atol=1e-12)
+    single = block.panels(WEIGHTS, np.float32)(slice(4, 11), slice(8, None))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, Q[8:, 4:11], rtol=1e-4, atol=1e-4)
 
 
-def test_moments_are_the_gradients_and_the_quadratic_forms(block, restricted):
+def test_vectors_give_the_gradients_and_the_quadratic_forms(block, restricted):
     _, _, signs, duals, grams = restricted
-    U = np.empty((len(duals), block.n_kernels))
-    q = block.moments(duals, U)
+    V = block.vectors(duals)
     expected = np.stack([signs * (K @ (duals * signs)) for K in grams], axis=1)
-    np.testing.assert_allclose(U, expected, **EXACT)
-    np.testing.assert_allclose(q, duals @ expected, **EXACT)
+    np.testing.assert_allclose(block.columns(V), expected, **EXACT)
+    np.testing.assert_allclose(block.forms(duals), duals @ expected, **EXACT)
+    other = np.random.default_rng(1).uniform(size=len(duals))
+    np.testing.assert_allclose(block.inner(block.vectors(other), V), other @ expected, **EXACT)
+
+
+def test_the_gram_times_a_vector_goes_without_the_gram(block, restricted):
+    _, _, _, duals, _ = restricted
+    through = block.responses(block.vectors(duals) * WEIGHTS[:, None])
+    np.testing.assert_allclose(through, block.gram(WEIGHTS) @ duals, rtol=1e-9, atol=1e-9)
+
+
+def test_parts_of_the_samples_add_up(block, restricted):
+    _, _, _, duals, _ = restricted
+    V, parts = block.vectors(duals), [slice(0, 13), slice(13, 30)]
+    np.testing.assert_allclose(sum(block.vectors(duals, part) for part in parts), V, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.concatenate([block.responses(V, part) for part in parts]), block.responses(V))
+    np.testing.assert_allclose(np.concatenate([block.columns(V, part) for part in parts]), block.columns(V))
 
 
 def test_the_gram_keeps_no_memory_of_earlier_weights(block):

@@ -38,6 +38,7 @@ Array = NDArray[Any]
 _LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
 _SOLVED = 0.2  # of that share, to which the machine is solved then
 _LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
+_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
 _PATIENCE = 30  # rounds of `reprocess` without a smaller gap
 _EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
 
@@ -90,11 +91,11 @@ class StreamedMKL:
 
     def reprocess(self) -> float:
         """Probe the discarded kernels until none violates; the relative gap over all that are remembered."""
-        settings, tol = self.settings, self.settings.tol * (_EXACT if self.discarded.n_forgotten else 1.0)
+        tol = self.settings.tol * (_EXACT if self.discarded.n_forgotten else 1.0)
         inner_tol, best_gap, idle = _LOOSEST_TOL, np.inf, 0
         self.local_bound = 0.0
         while True:
-            grew = self.optimise(inner_tol, settings.near)
+            grew = self.optimise(inner_tol, _NEAR)
             prices, largest = self.price_remembered()
             self.local_bound = max(self.local_bound, dual_bound(self.view.support.total, largest))
             gap = Objective(self.view.primal, self.local_bound).gap
