@@ -75,15 +75,15 @@ class Choice:
 
 
 def dense_bytes(sizes: InnerSizes) -> int:
-    """Interior point: per class the factor, rows, bumps and Y, vectors; the Schur complement; and tasks in flight.
+    """Interior point: per class the factor, rows, bumps, U and Y, vectors; the Schur complement; and tasks in flight.
 
     The factors are counted in double precision, to which they may have to go.
     """
-    return _interior_bytes(sizes, sizes.width * _F, _F)
+    return _interior_bytes(sizes, (sizes.width + 1) * _F, _F)
 
 
 def lean_bytes(sizes: InnerSizes) -> int:
-    """Likewise with bumps in single precision, and rows of the bytes that they are stored in."""
+    """Likewise with bumps in single precision, without U, and with rows of the bytes that they are stored in."""
     return _interior_bytes(sizes, 4, sizes.itemsize)
 
 

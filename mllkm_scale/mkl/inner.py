@@ -104,7 +104,7 @@ class InnerMKL:
         near = sets.weights, np.concatenate(sets.duals)
         with self.team.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as team:
             blocks = team.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
-            problem = RestrictedProblem(blocks, sets.C, team, held=held)
+            problem = RestrictedProblem(blocks, sets.C, team, lean=choice.form == "lean", held=held)
             return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
 
     def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:

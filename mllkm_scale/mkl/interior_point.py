@@ -117,13 +117,13 @@ class Newton:
     """The linearised optimality conditions at a point, factored once and solved for several right-hand sides."""
 
     def __init__(self, problem: RestrictedProblem, point: Iterate, V: Vectors, q: Array) -> None:
-        self.problem, self.point, self.V, self.q = problem, point, V, q
+        self.problem, self.point, self.q = problem, point, q
         self.room = problem.C - point.duals
         self.ratio = point.weights / point.slacks
         self.residual_duals = problem.responses(V, point.weights) - 1.0 - point.lower + point.upper
         diagonal = point.lower / point.duals + point.upper / self.room
         self.system = NewtonSystem(problem, point.weights, diagonal, V, self.ratio)
-        self.U_ratio = problem.responses(V, self.ratio)
+        self.U_ratio = self.system.U_times(self.ratio)
         self.inverse_U_ratio = self.system.solve(self.U_ratio)
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
         self.residual_level = 1.0 - point.weights.sum()
@@ -134,11 +134,11 @@ class Newton:
         """What brings the residuals `row` of the rows to zero and changes the products by `targets`, to first order."""
         p = self.point
         e = (targets.rows + p.weights * row) / p.slacks
-        right = targets.lower / p.duals - targets.upper / self.room - self.problem.responses(self.V, e)
+        right = targets.lower / p.duals - targets.upper / self.room - self.system.U_times(e)
         x = self.system.solve(right - self.residual_duals if residuals else right, roughly=not residuals)
         level = (e.sum() - self.residual_level * residuals + self.U_ratio @ x) / self.curvature
         duals = x + self.inverse_U_ratio * level
-        rows = self.problem.inner(self.V, self.problem.vectors(duals))
+        rows = self.system.times_U(duals)
         return Iterate(
             duals,
             (targets.lower - p.lower * duals) / p.duals,

@@ -1,11 +1,12 @@
 """The linear system of a step of the interior point: N = blockdiag_k(Q_k(beta) + diag) + U diag(ratio) U'.
 
-Column m of U holds the responses <phi_m(x_i), v_m> of the samples to the vector v_m of the point. N is never made: its
-product with a vector goes through the features of the kernels, which is cheap, in double precision. Its inverse goes by
-conjugate gradients, preconditioned by one Cholesky factor a class and Woodbury's formula with a Schur complement of the
-size of the active set. The preconditioner takes nearly all of the time, and in single precision half of it: the
-solution is as exact as the product all the same, after a product or two. Where rounding eats the positive definiteness
-of a factor, or iterations are many, the factors of this problem are made in double precision from there on.
+Column m of U holds the responses <phi_m(x_i), v_m> of the samples to the vector v_m of the point; a lean problem makes
+them again where they are needed. N is never made: its product with a vector goes through the features of the kernels,
+which is cheap, in double precision. Its inverse goes by conjugate gradients, preconditioned by one Cholesky factor a
+class and Woodbury's formula with a Schur complement of the size of the active set. The preconditioner takes nearly all
+of the time, and in single precision half of it: the solution is as exact as the product all the same, after a product
+or two. Where rounding eats the positive definiteness of a factor, or iterations are many, the factors of this problem
+are made in double precision from there on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, get_blas_funcs, solve_triangular
 
 from mllkm_scale.gram.blocks import ALL, Block
 from mllkm_scale.mkl.restricted import RestrictedProblem, Vectors
@@ -39,6 +40,7 @@ class NewtonSystem:
         self.problem, self.weights, self.diagonal, self.V, self.ratio = problem, weights, diagonal, V, ratio
         self.factors: list[Array]
         self.Y: Array
+        self.U = None if problem.lean else problem.columns(V)
         try:
             self._precondition(np.float32 if problem.single else np.float64)
         except LinAlgError:
@@ -49,9 +51,21 @@ class NewtonSystem:
     def product(self, z: Array) -> Array:
         """N z."""
         problem, Z = self.problem, self.problem.vectors(z)
-        across = (self.ratio * problem.inner(self.V, Z))[:, None]
-        combined = [self.weights[:, None] * own + across * v for own, v in zip(Z, self.V, strict=True)]
+        across = self.ratio * problem.inner(self.V, Z)
+        if self.U is not None:
+            return problem.responses(Z, self.weights) + self.U @ across + self.diagonal * z
+        combined = [self.weights[:, None] * own + across[:, None] * v for own, v in zip(Z, self.V, strict=True)]
         return problem.responses(combined) + self.diagonal * z
+
+    def U_times(self, e: Array) -> Array:
+        """U e."""
+        return self.problem.responses(self.V, e) if self.U is None else np.asarray(self.U @ e)
+
+    def times_U(self, x: Array) -> Array:
+        """U' x."""
+        if self.U is None:
+            return self.problem.inner(self.V, self.problem.vectors(x))
+        return np.asarray(self.U.T @ x)
 
     def solve(self, right: Array, *, roughly: bool = False) -> Array:
         """N^-1 applied to a vector: preconditioned conjugate gradients, or the preconditioner alone."""
@@ -84,9 +98,10 @@ class NewtonSystem:
 
     def _precondition(self, dtype: Precision) -> None:
         """L_k with L_k L_k' = Q_k(beta) + diag, Y = L^-1 U, and the factor of diag(1 / ratio) + Y'Y."""
-        self.dtype = dtype
+        self.dtype, self._divide = dtype, get_blas_funcs("trsv", dtype=dtype)
         self.factors = self._factors(dtype)
-        self.Y = self._forward(self.problem.columns(self.V, dtype))
+        U = self.problem.columns(self.V, dtype) if self.U is None else self.U.astype(dtype)
+        self.Y = self._forward(U)
         schur = self._self_product(self.Y)
         schur[np.diag_indices_from(schur)] += 1.0 / self.ratio
         self.schur = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
@@ -96,11 +111,11 @@ class NewtonSystem:
         z: Array = right.astype(self.dtype)
         parts = list(zip(self.factors, self.problem.slices, strict=True))
         for L, part in parts:
-            z[part] = solve_triangular(L, z[part], lower=True, trans=0, check_finite=False)
+            z[part] = self._divide(L, z[part], lower=1)
         inner = cho_solve(self.schur, (self.Y.T @ z).astype(np.float64), check_finite=False)
         z -= self.Y @ inner.astype(self.dtype)
         for L, part in parts:
-            z[part] = solve_triangular(L, z[part], lower=True, trans=1, check_finite=False)
+            z[part] = self._divide(L, z[part], lower=1, trans=1)
         return z.astype(np.float64)
 
     def _factors(self, dtype: Precision) -> list[Array]:

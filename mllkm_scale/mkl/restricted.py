@@ -64,18 +64,24 @@ class HeldSamples:
 class RestrictedProblem:
     """Blocks of the classes, the box [0, C], and the team that works on them.
 
-    The moments of the blocks include the samples that are `held`. While `single`, linear systems are factored in single
-    precision.
+    What is solved in less memory, and more time, is `lean`. The moments of the blocks include the samples that are
+    `held`. While `single`, linear systems are factored in single precision.
     """
 
     def __init__(
-        self, blocks: Sequence[Block], C: float, team: Team | None = None, *, held: HeldSamples | None = None
+        self,
+        blocks: Sequence[Block],
+        C: float,
+        team: Team | None = None,
+        *,
+        lean: bool = False,
+        held: HeldSamples | None = None,
     ) -> None:
         self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals, self.n_kernels = int(edges[-1]), self.blocks[0].n_kernels
-        self.held = held
+        self.lean, self.held = lean, held
         self.held_forms = np.zeros(self.n_kernels) if held is None else self.inner(held.vectors, held.vectors)
         self.single = True
         self._parts = [

@@ -37,7 +37,7 @@ class Restricted:
     @property
     def problem(self) -> RestrictedProblem:
         """The problem of the interior point: on lean blocks, if there are any."""
-        return RestrictedProblem(self.lean_blocks or self.blocks, self.C)
+        return RestrictedProblem(self.lean_blocks or self.blocks, self.C, lean=bool(self.lean_blocks))
 
     def oracle(self, max_epochs: int = 1000) -> Oracle:
         """SVMs on dense Grams; a block speaks of y y' o K, an SVM of K."""
