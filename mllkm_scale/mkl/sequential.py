@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 _LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
 _NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts near its end
-_INNER = 0.2  # of the gap, to which the inner problem is solved
+_INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and once nearly all violators are active
 _FALLS, _FALLS_P = 0.01, 1e-3  # of the gap, or of P: what counts as progress
 _MOST_DOUBLINGS = 3  # of the kernels that are inserted, while there is none
 _ENOUGH = 300  # working samples of a class, by which noise is told
@@ -112,13 +112,14 @@ class SequentialMKL:
         best = self.best(solved, seen, priced)
         certificate = self.certify(best, seen, priced, solution, (solve_s, margins_s))
         following = self.renew_samples(self.insert_kernels(self.drop_kernels(best, seen), seen, priced), seen)
-        inserted = bool(np.isin(following.active, state.active, invert=True).any())
-        grew = inserted or bool((following.working & ~state.working).any())
+        n_new = int(np.isin(following.active, state.active, invert=True).sum())
+        grew = n_new > 0 or bool((following.working & ~state.working).any())
+        inner = _INNER if n_new >= self.most_insertions(best) else _INNER_LATE
         stage_gap = Objective(seen.stage_primal, priced.stage_dual).gap
         following = replace(
             following,
             round=state.round + 1,
-            inner_tol=self.next_tolerance(solved, stage_gap, grew),
+            inner_tol=self.next_tolerance(solved, inner * stage_gap, grew),
             pool=priced.ids,
             priced=priced.priced,
             scanned=priced.scanned,
@@ -301,10 +302,13 @@ class SequentialMKL:
         if not len(new) or not len(rows):
             return state
         responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals, self.team)
-        most = self.settings.insertions * (9 + self.signs.shape[1]) // 10 * 2 ** min(state.idle, _MOST_DOUBLINGS)
-        new = new[diverse(responses, most)]
+        new = new[diverse(responses, self.most_insertions(state))]
         weights = np.concatenate([state.weights, np.zeros(len(new))])
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
+
+    def most_insertions(self, state: State) -> int:
+        """Kernels that a round may insert: more while there is no progress."""
+        return self.settings.insertions * (4 + self.signs.shape[1]) // 5 * 2 ** min(state.idle, _MOST_DOUBLINGS)
 
     def renew_samples(self, state: State, seen: Seen) -> State:
         """Samples well beyond the margin leave; some of those within it join, at most doubling a working set.
@@ -372,8 +376,8 @@ class SequentialMKL:
             idle=0,
         )
 
-    def next_tolerance(self, state: State, gap: float, grew: bool) -> float:
-        """A tenth of the gap of the stage; a tenth of the last one if neither a kernel nor a sample was added."""
+    def next_tolerance(self, state: State, wanted: float, grew: bool) -> float:
+        """What is wanted, within bounds; a tenth of the last one if neither a kernel nor a sample was added."""
         least = 0.2 * self.settings.tol
-        tol = float(np.clip(_INNER * gap, least, max(_LOOSEST, least)))
+        tol = float(np.clip(wanted, least, max(_LOOSEST, least)))
         return tol if grew else min(tol, 0.1 * state.inner_tol)

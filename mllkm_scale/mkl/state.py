@@ -24,12 +24,12 @@ class Settings:
     C: float = 1.0
     tol: float = 0.01
     seed: int = 0
-    insertions: int = 100  # kernels inserted in a round, at most; a tenth more for each further class
+    insertions: int = 100  # kernels inserted in a round, at most; a fifth more for each further class
     candidates: int = 4000  # violators looked at to choose them from, for one class; a quarter at least for several
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 3.0  # samples with y f(x) beyond it leave the working set; from 1.4 on many come back
     witnesses: int = 500  # support vectors on which the responses of candidates are compared, for up to four classes
-    spare: float = 0.33  # kernels of zero weight that stay, for each one with a weight
+    spare: float = 0.3  # kernels of zero weight that stay, for each one with a weight
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
 
