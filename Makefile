@@ -38,6 +38,7 @@ format: setup
 bench: setup
 	-$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python jobs/bench/weight_solvers.py
+	$(BIN)/python jobs/bench/solve.py
 	$(BIN)/python jobs/bench/usps.py
 	$(BIN)/python jobs/bench/mnist.py
 	$(BIN)/python jobs/bench/ijcnn1.py
