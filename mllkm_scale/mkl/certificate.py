@@ -49,7 +49,6 @@ class Certificate(Objective):
     scan_s: float
     n_scanned: int  # kernels of all scans of the round
     lagged: bool = False  # D is of earlier duals: not all kernels were scanned for those of this round
-    own_primal: float = math.inf  # P of the machine of this round
     likely_dual: float = -math.inf  # D of the duals of this round, as far as kernels were scanned
 
     @property

@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 _LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
 _NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts near its end
-_INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and once nearly all violators are active
+_INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and when few kernels were left to insert
 _FALLS, _FALLS_P = 0.01, 1e-3  # of the gap, or of P: what counts as progress
 _MOST_DOUBLINGS = 3  # of the kernels that are inserted, while there is none
 _ENOUGH = 300  # working samples of a class, by which noise is told
@@ -265,7 +265,6 @@ class SequentialMKL:
             primal=state.best_primal,
             dual=state.bound,
             lagged=not priced.scanned,
-            own_primal=seen.primal,
             likely_dual=priced.likely_dual,
             n_active=int(np.count_nonzero(state.weights)),
             n_support=len(seen.support),
@@ -308,7 +307,7 @@ class SequentialMKL:
 
     def most_insertions(self, state: State) -> int:
         """Kernels that a round may insert: more while there is no progress."""
-        return self.settings.insertions * (4 + self.signs.shape[1]) // 5 * 2 ** min(state.idle, _MOST_DOUBLINGS)
+        return self.settings.n_insertions(self.signs.shape[1]) * 2 ** min(state.idle, _MOST_DOUBLINGS)
 
     def renew_samples(self, state: State, seen: Seen) -> State:
         """Samples well beyond the margin leave; some of those within it join, at most doubling a working set.

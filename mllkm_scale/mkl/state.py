@@ -24,7 +24,7 @@ class Settings:
     C: float = 1.0
     tol: float = 0.01
     seed: int = 0
-    insertions: int = 100  # kernels inserted in a round, at most; a fifth more for each further class
+    insertions: int = 100  # kernels inserted in a round, at most, for one class
     candidates: int = 4000  # violators looked at to choose them from, for one class; a quarter at least for several
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 3.0  # samples with y f(x) beyond it leave the working set; from 1.4 on many come back
@@ -32,6 +32,10 @@ class Settings:
     spare: float = 0.3  # kernels of zero weight that stay, for each one with a weight
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
+
+    def n_insertions(self, n_classes: int) -> int:
+        """Kernels inserted in a round: each class needs some of its own."""
+        return self.insertions * (4 + n_classes) // 5
 
     def n_candidates(self, n_classes: int) -> int:
         """Violators looked at: those of one class crowd, so that few of many are unlike each other."""

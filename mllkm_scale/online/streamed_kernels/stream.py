@@ -156,7 +156,7 @@ class StreamedMKL:
         rng = np.random.default_rng([settings.seed, self.n_rounds, 1])
         witnesses = np.sort(rng.permutation(len(rows))[: settings.n_witnesses(n_classes)])
         responses = kernels.take(over).responses(rows[witnesses], rows, signed_duals)
-        return over[diverse(responses, settings.insertions * (9 + n_classes) // 10)]
+        return over[diverse(responses, settings.n_insertions(n_classes))]
 
     def insert(self, kernels: Kernels) -> None:
         """They join the active set with weight zero."""
