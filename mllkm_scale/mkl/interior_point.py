@@ -30,6 +30,7 @@ _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or a
 _GAIN = 0.02  # of the step that a corrector must bring
 _LEAST, _MOST = 0.1, 10.0  # products outside of these shares of the target are corrected
 _DOUBTFUL = np.geomspace(1.0, 1e-4, 13)  # weights below these shares of their slacks are left out, if the gap allows
+_NEGLIGIBLE = (1e-3, 1e-4, 1e-6, 1e-8)  # duals below these shares of the largest are left out, if the gap allows
 _EXPONENT = 3  # of the share of the products that the affine direction leaves
 
 
@@ -47,7 +48,8 @@ def interior_point(
     Parameters
     ----------
     pure_tol : float
-        Kernels whose weights are about to vanish are left out while the gap is at most this, or `tol` if that is more.
+        Kernels whose weights are about to vanish, and samples with small duals, are left out while the gap is at most
+        this, or `tol` if that is more.
     near : (weights, duals), optional
         The solution of a problem with fewer kernels or samples, zero for those that are new: a start from there takes
         fewer steps, and if it should lead nowhere, a start from afar follows.
@@ -80,7 +82,7 @@ def _follow(
         if best is None or solution.objective.gap < best.objective.gap:
             best = solution
         if solution.objective.gap <= tol:
-            return _purified(problem, point, (V, q), pure_tol, solution)
+            return _thinned(problem, _purified(problem, point, (V, q), pure_tol, solution), pure_tol)
         if step_number == max_steps:
             break
         try:
@@ -103,6 +105,20 @@ def _purified(
         pure = _evaluated(problem, weights, point.duals, moments, solution.steps)
         if pure.objective.gap <= tol:
             return pure
+    return solution
+
+
+def _thinned(problem: RestrictedProblem, solution: Solution, tol: float) -> Solution:
+    """The solution without its smallest duals: as many as the tolerance allows.
+
+    Small ones are not negligible by themselves. A narrow kernel of unit trace is large on the samples that it reaches,
+    so that together they may hold many samples at the margin, each of which costs C.
+    """
+    for share in _NEGLIGIBLE:
+        duals = np.where(solution.duals < share * solution.duals.max(), 0.0, solution.duals)
+        thin = _evaluated(problem, solution.weights, duals, problem.moments(duals), solution.steps)
+        if thin.objective.gap <= tol:
+            return thin
     return solution
 
 

@@ -222,15 +222,13 @@ class SequentialMKL:
         return state
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
-        """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
+        """MKL on working samples x active kernels."""
         sets = self.sets(state)
         solution = self.inner(sets, state.inner_tol)
-        floor = min(self.settings.negligible, 0.1 * state.inner_tol)
-        weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
         duals = np.zeros_like(state.duals)
         for k, part in enumerate(sets.split(solution.duals)):
-            duals[sets.rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
-        return replace(state, weights=weights / weights.sum(), duals=duals, in_play=state.stage), solution
+            duals[sets.rows[k], k] = part
+        return replace(state, weights=solution.weights, duals=duals, in_play=state.stage), solution
 
     def sets(self, state: State) -> WorkingSets:
         """Working samples x active kernels; duals of the stage before are shortened to the box of this one."""

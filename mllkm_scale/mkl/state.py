@@ -45,11 +45,6 @@ class Settings:
         """Support vectors on which their responses are compared: of many classes fewer, each of which counts."""
         return max(100, min(self.witnesses, 4 * self.witnesses // n_classes))
 
-    @property
-    def negligible(self) -> float:
-        """Weights and duals below this share of the largest count as zero."""
-        return min(1e-4, 1e-2 * self.tol)
-
 
 @dataclass(frozen=True)
 class Machine:

@@ -90,16 +90,14 @@ class MachineSolver:
         return duals, working
 
     def solve(self, machine: Machine, tol: float) -> Machine:
-        """MKL on working samples x active kernels; what is negligible in the solution becomes zero."""
+        """MKL on working samples x active kernels."""
         rows = [np.flatnonzero(column) for column in machine.working.T]
         starts = [machine.duals[r, k] for k, r in enumerate(rows)]
         solution = self._solution(machine, rows, starts, tol)
-        floor = min(self.settings.negligible, 0.1 * tol)
-        weights = np.where(solution.weights < floor * solution.weights.max(), 0.0, solution.weights)
         duals = np.zeros_like(machine.duals)
         for k, part in enumerate(np.split(solution.duals, np.cumsum([len(r) for r in rows])[:-1])):
-            duals[rows[k], k] = np.where(part < floor * part.max(initial=0.0), 0.0, part)
-        return replace(machine, weights=weights / weights.sum(), duals=duals)
+            duals[rows[k], k] = part
+        return replace(machine, weights=solution.weights, duals=duals)
 
     def _solution(self, machine: Machine, rows: list[Array], starts: list[Array], tol: float) -> Solution:
         kernels, C = machine.active, self.settings.C
