@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -137,29 +138,33 @@ def test_the_bits_do_not_depend_on_the_number_of_blas_threads(tmp_path, real_dat
 def test_a_training_interrupted_anywhere_resumes_to_the_same_bits(tmp_path, real_data, settings):
     X, y = real_data("digits")
     dataset = Dataset.from_arrays(X[:300], y[:300])
-    train(dataset, run_dir=tmp_path / "whole", n_jobs=1, **settings)
-    polls = 0
-
-    def stop_now_and_then() -> bool:
-        nonlocal polls
-        polls += 1
-        return polls in (5, 30, 61, 80)
-
-    resume = False
+    asked = itertools.count()
+    train(
+        dataset,
+        run_dir=tmp_path / "whole",
+        n_jobs=1,
+        should_stop=lambda: next(asked) < 0,
+        **settings,
+    )
+    whole = next(asked)
+    stops = {int(share * whole) for share in (0.05, 0.4, 0.8, 1.0)}  # the parts ask more often than the whole
+    polls = itertools.count()
+    interruptions, resume = 0, False
     while True:
         try:
             train(
                 dataset,
                 run_dir=tmp_path / "parts",
                 resume=resume,
-                should_stop=stop_now_and_then,
+                should_stop=lambda: next(polls) in stops,
                 n_jobs=1,
                 **settings,
             )
             break
         except InterruptedTraining:
+            interruptions += 1
             resume = (tmp_path / "parts" / "checkpoint.npz").exists()
-    assert polls > 80
+    assert interruptions == len(stops) == 4
     assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
 
 
