@@ -12,7 +12,6 @@ from click.shell_completion import CompletionItem
 
 from mllkm_scale.cli.parsers import (
     Parser,
-    parse_anchors,
     parse_components,
     parse_gammas,
     parse_metric,
@@ -20,6 +19,7 @@ from mllkm_scale.cli.parsers import (
     parse_size,
 )
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, checked
 
@@ -36,7 +36,7 @@ FLAGS = {
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "gammas": (parse_gammas, "auto|G,G,..."),
-    "anchors": (parse_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
+    "anchors": (read_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
     "metric": (parse_metric, "auto|diagonal|full|N|none"),
     "ridge": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.kernels.anchors import anchor_spec
+from mllkm_scale.params import GAMMA_NAMES
 from mllkm_scale.units import parse_bytes
 
 __all__ = [
     "Parser",
-    "parse_anchors",
     "parse_components",
     "parse_gammas",
     "parse_label_column",
@@ -51,38 +46,20 @@ def parse_number(kind: type[int] | type[float], **words: Any) -> Parser:
 
 
 def parse_gammas(text: str) -> str | tuple[float, ...]:
-    """The word auto, or positive numbers with commas between them.
+    """The word auto or wide, or positive numbers with commas between them.
 
     >>> parse_gammas("auto"), parse_gammas("0.1,1,10")
     ('auto', (0.1, 1.0, 10.0))
     """
-    if text.lower() == "auto":
-        return "auto"
+    if text.lower() in GAMMA_NAMES:
+        return text.lower()
     try:
         gammas = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ParameterError(f"{text!r} is not auto, nor numbers such as 0.1,1,10") from None
+        raise ParameterError(f"{text!r} is not auto or wide, nor numbers such as 0.1,1,10") from None
     if not all(math.isfinite(gamma) and gamma > 0 for gamma in gammas):
         raise ParameterError(f"{text!r}: gammas must be positive")
     return gammas
-
-
-def parse_anchors(text: str) -> str | int | NDArray[Any]:
-    """A form of `anchor_spec` as text, or the rows of an .npy file.
-
-    >>> parse_anchors("learned+all"), parse_anchors("500"), parse_anchors("kmeans:200")
-    ('learned+all', 500, 'kmeans:200')
-    """
-    if text.endswith(".npy"):
-        return _rows_of(Path(text))
-    value = int(text) if text.isdecimal() else text.lower()
-    try:
-        anchor_spec(value)
-    except ParameterError:
-        raise ParameterError(
-            f"{text!r} is none of: auto, learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
-        ) from None
-    return value
 
 
 def parse_metric(text: str) -> str | int | None:
@@ -117,20 +94,6 @@ def parse_size(text: str) -> str:
     """A byte size, kept as it was written once it is known to be one."""
     parse_bytes(text)
     return text
-
-
-def _rows_of(path: Path) -> NDArray[Any]:
-    try:
-        anchors: NDArray[Any] = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise ParameterError(f"{path} does not exist: check the path") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise ParameterError(f"{path} cannot be read as an array ({error}): write it with numpy.save") from None
-    if anchors.ndim != 2 or anchors.dtype.kind not in "fiu" or 0 in anchors.shape:
-        raise ParameterError(
-            f"{path} has shape {anchors.shape} and type {anchors.dtype}: give one row of numbers an anchor"
-        )
-    return anchors
 
 
 def parse_label_column(text: str) -> str | int | None:

@@ -73,11 +73,12 @@ def path(
 ) -> None:
     """Train models of several sizes on DATA, each begun where the one before has ended.
 
-    Along C (seven values around the automatic one by default), or along the number of kernels: then the machine is
-    trained once, and keeps ever fewer of its kernels. The error of every model is measured on validation rows, and
-    what a row costs on this machine. PATH/report.html draws one against the other and names the knee, at which accuracy
-    begins to be dear; every model is in a run folder of its own, such as PATH/C=1. If DATA holds X_test and y_test,
-    the model that is chosen is evaluated on them: the best one within --below, or the knee.
+    Along C (seven values around the automatic one by default), or along the number of kernels: then each model begins
+    with the heaviest kernels of the one before, and exchanges some of them for better ones. The error of every model is
+    measured on validation rows, and what a row costs on this machine. PATH/report.html draws one against the other and
+    names the knee, at which accuracy begins to be dear; every model is in a run folder of its own, such as PATH/C=1. If
+    DATA holds X_test and y_test, the model that is chosen is evaluated on them: the best one within --below, or the
+    knee.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
 
-__all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows"]
+__all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows", "read_anchors"]
 
 Array = NDArray[Any]
 
@@ -68,6 +69,38 @@ def anchor_spec(anchors: Any) -> AnchorSpec:
             raise ParameterError(f"anchors={anchors!r}: at least one anchor is needed")
         return AnchorSpec("random", int(anchors))
     return AnchorSpec("given", len(np.atleast_2d(np.asarray(anchors))))
+
+
+def read_anchors(text: str) -> str | int | Array:
+    """The parameter that a text stands for: a form of `anchor_spec`, or the rows of an .npy file.
+
+    >>> read_anchors("learned+all"), read_anchors("500"), read_anchors("kmeans:200")
+    ('learned+all', 500, 'kmeans:200')
+    """
+    if text.endswith(".npy"):
+        return _rows_of(Path(text))
+    value = int(text) if text.isdecimal() else text.lower()
+    try:
+        anchor_spec(value)
+    except ParameterError:
+        raise ParameterError(
+            f"{text!r} is none of: auto, learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
+        ) from None
+    return value
+
+
+def _rows_of(path: Path) -> Array:
+    try:
+        rows = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ParameterError(f"{path} does not exist: check the path") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise ParameterError(f"{path} cannot be read as an array ({error}): write it with numpy.save") from None
+    if not isinstance(rows, np.ndarray):
+        raise ParameterError(f"{path} holds several arrays: write one with numpy.save")
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
+        raise ParameterError(f"{path} has shape {rows.shape} and type {rows.dtype}: give one row of numbers an anchor")
+    return rows
 
 
 def random_rows(n_rows: int, count: int, rng: np.random.Generator) -> Array:

@@ -17,8 +17,8 @@ __all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "median_distance", "resolve
 
 Array = NDArray[Any]
 
-HALF_WIDTHS = (0.5, 0.75, 1.0, 1.5, 3.0)
-"""Half-widths of the bumps for ``gammas="auto"``, in median distances of the data."""
+HALF_WIDTHS = {"auto": (0.5, 0.75, 1.0, 1.5, 3.0), "wide": (1.0, 1.5, 3.0)}
+"""Half-widths of the bumps for gammas by name, in median distances of the data."""
 
 
 def logspace(low: float = 0.01, high: float = 10.0, count: int = 10) -> Array:
@@ -32,12 +32,12 @@ def logspace(low: float = 0.01, high: float = 10.0, count: int = 10) -> Array:
     return np.round(np.geomspace(low, high, count), 12)
 
 
-def auto_gammas(family: Family, X: Array) -> Array:
+def auto_gammas(family: Family, X: Array, name: str = "auto") -> Array:
     """Gammas whose bumps fall to one half at `HALF_WIDTHS` times the median distance within the sample X."""
     median = median_distance(family, X)
     if median is None:
         return np.array([1.0])
-    return np.array([gamma_of_half_width(family.map, factor * median) for factor in HALF_WIDTHS])
+    return np.array([gamma_of_half_width(family.map, factor * median) for factor in HALF_WIDTHS[name]])
 
 
 def median_distance(family: Family, X: Array) -> float | None:
@@ -58,9 +58,9 @@ def median_distance(family: Family, X: Array) -> float | None:
 def resolve_gammas(gammas: str | float | Iterable[float], family: Family, X: Array) -> Array:
     """The gammas that the parameter asks for, checked; X is a sample of the prepared data."""
     if isinstance(gammas, str):
-        if gammas != "auto":
-            raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers or 'auto'")
-        return auto_gammas(family, X)
+        if gammas not in HALF_WIDTHS:
+            raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers, 'auto' or 'wide'")
+        return auto_gammas(family, X, gammas)
     values = np.atleast_1d(np.asarray(gammas, dtype=np.float64))
     if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
         raise ParameterError(f"gammas={gammas!r}: every gamma must be a positive finite number")

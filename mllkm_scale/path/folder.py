@@ -104,7 +104,7 @@ class PathFolder:
         for k, proof in enumerate(end.proofs):
             arrays |= {f"proof{k}_dual": np.asarray(proof.dual), f"proof{k}_duals": proof.duals}
         counts = {"machines": len(end.states), "proofs": len(end.proofs)}
-        header = {"point": dataclasses.asdict(point), "C": end.C, "only_smaller": end.only_smaller} | counts
+        header = {"point": dataclasses.asdict(point), "C": end.C} | counts
         save_checkpoint(
             self.path / point.name / END,
             fingerprint=fingerprint,
@@ -122,7 +122,7 @@ class PathFolder:
         proofs = tuple(
             Proof(arrays[f"proof{k}_dual"].item(), arrays[f"proof{k}_duals"]) for k in range(header["proofs"])
         )
-        return PathPoint(**header["point"]), Start(states, header["C"], header["only_smaller"], proofs)
+        return PathPoint(**header["point"]), Start(states, header["C"], proofs)
 
 
 def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:

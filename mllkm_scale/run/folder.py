@@ -31,7 +31,7 @@ from mllkm_scale.run.access import writing
 from mllkm_scale.run.as_json import jsonable
 from mllkm_scale.run.events import Epoch, Event, Round, Streamed
 from mllkm_scale.run.history import History
-from mllkm_scale.run.lock import acquire, release
+from mllkm_scale.run.lock import locked
 from mllkm_scale.run.log import LOGGER, log_to
 from mllkm_scale.run.wording import describe
 from mllkm_scale.whole_files import sweep_partial, write_whole
@@ -175,7 +175,7 @@ class RunFolder:
         with ExitStack() as held:
             with writing(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
-                held.callback(release, self.path / LOCK, acquire(self.path / LOCK))
+                held.enter_context(locked(self.path / LOCK))
                 sweep_partial(self.path)
             held.callback(self._rounds.close)
             held.callback(self.streamed.close)

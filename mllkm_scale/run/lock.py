@@ -1,40 +1,37 @@
 """The lock of a run folder: one process at a time trains in it.
 
-The lock is the system's own one, which dies with its process; the file says whose it is. Where the file system has no
-locks, the file alone decides: the lock of a dead process of this host is taken over, that of another host is not.
+The lock is the system's own one (flock), which ends with its process; the file says who holds it. On a file system
+without such locks, as NFS may be mounted, a second file takes their place. It outlives its process: the lock of a dead
+process of this host is taken over, that of another host is not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
-import json
 import os
 import socket
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import psutil
+from filelock import BaseFileLock, SoftFileLock, Timeout, UnixFileLock
 
 from mllkm_scale.errors import ScratchError
 
-__all__ = ["acquire", "release"]
+__all__ = ["locked"]
+
+PATIENCE_S = 0.2  # a lock that is given back, or taken over, at this moment needs a second attempt
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
-def acquire(path: Path) -> int:
-    """Take the lock of the folder that the file `path` is in.
-
-    Returns
-    -------
-    int
-        The open lock file, for `release`.
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the folder that the file `path` is in; the file is gone afterwards.
 
     Raises
     ------
     ScratchError
-        If another process holds the lock; it is named.
+        If another process holds the lock, which is named, or the file is a symbolic link.
     OSError
         If the lock file cannot be written.
 
@@ -43,83 +40,55 @@ def acquire(path: Path) -> int:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, ".lock")
-    ...     release(path, acquire(path))
-    ...     path.exists()
-    False
+    ...     with locked(path):
+    ...         held = path.exists()
+    ...     held, path.exists()
+    (True, False)
     """
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    lock = _acquired(path)
+    try:
+        yield
+    finally:
+        # Removed while the lock is held: whoever waits for the removed file sees that it is, and begins anew.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def _acquired(path: Path) -> BaseFileLock:
+    marker = path.with_name(f"{path.name}-holder")
+    lock: BaseFileLock = UnixFileLock(path, PATIENCE_S, thread_local=False, on_acquired=_write_holder)
+    try:
         try:
-            system_lock = _lock_file(lock, path)
-            if os.stat(path).st_ino != os.fstat(lock).st_ino:
-                os.close(lock)  # given back, and so removed, while it was opened here
-                continue
-            _require_no_holder(lock, path, system_lock)
-            os.ftruncate(lock, 0)
-            owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-            os.pwrite(lock, json.dumps(owner).encode(), 0)
-        except FileNotFoundError:
-            os.close(lock)
-        except BaseException:
-            os.close(lock)
-            raise
-        else:
-            return lock
-
-
-def release(path: Path, lock: int) -> None:
-    """Give back a lock that `acquire` took."""
-    # Removed while the lock is still held, so that nobody can have taken it in between.
-    with contextlib.suppress(OSError):
-        path.unlink()
-    os.close(lock)
-
-
-def _lock_file(lock: int, path: Path) -> bool:
-    """Whether the file system has locks; the error that names the holder if it is taken."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise _busy(path, _owner(lock)) from None
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            path, lock = marker, SoftFileLock(marker, PATIENCE_S, thread_local=False)
+            lock.acquire()
+    except Timeout:
+        raise ScratchError(
+            f"{path.parent} is in use by a training of {_holder(path)}: wait for it to end or name another folder;"
+            f" if that process has ended, remove {path}"
+        ) from None
     except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-            raise
-        return False
-    return True
+        if error.errno == errno.ELOOP:
+            raise ScratchError(f"{path} is a symbolic link, which is not followed: remove it") from None
+        raise
+    return lock
 
 
-def _require_no_holder(lock: int, path: Path, system_lock: bool) -> None:
-    owner = _owner(lock)
-    if not owner:
-        return
-    here = owner.get("host") == socket.gethostname()
-    if (here and _alive(owner)) or (not here and not system_lock):
-        raise _busy(path, owner)
+def _write_holder(lock: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n{socket.gethostname()}\n".encode(), 0)
 
 
-def _owner(lock: int) -> dict[str, Any]:
-    try:
-        owner = json.loads(os.pread(lock, 4096, 0))
-    except ValueError:
-        return {}
-    return owner if isinstance(owner, dict) else {}
-
-
-def _alive(owner: dict[str, Any]) -> bool:
-    """Whether the process still runs; a younger process of the same number is not it."""
-    try:
-        process = psutil.Process(owner["pid"])
-        alive: bool = process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= owner["since"] + 1
-        return alive
-    except psutil.AccessDenied:
-        return True
-    except (psutil.Error, KeyError, TypeError, ValueError):
-        return False
-
-
-def _busy(path: Path, owner: dict[str, Any]) -> ScratchError:
-    who = f"process {owner['pid']} on {owner.get('host')}" if "pid" in owner else "another process"
-    return ScratchError(
-        f"{path.parent} is in use by a training of {who}: wait for it to end or name another folder;"
-        f" if that process has ended, remove {path}"
-    )
+def _holder(path: Path) -> str:
+    """Who holds the lock: process and host are the first lines of either file."""
+    with (
+        suppress(OSError, ValueError),
+        open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file,
+    ):
+        pid, host, *_ = file.read(1024).split("\n")
+        return f"process {int(pid)} on {host.partition('?')[0]}"  # filelock adds ? and the namespace of processes
+    return "another process"

@@ -9,6 +9,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.gammas import HALF_WIDTHS, auto_gammas, logspace, resolve_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, bumps, uses_plain_distance
+from mllkm_scale.params import GAMMA_NAMES
 
 
 def test_logspace_has_equal_ratios_over_the_papers_segment():
@@ -36,8 +37,8 @@ def test_auto_gammas_fall_to_one_half_at_multiples_of_the_median_distance(real_d
         distances = np.array([np.linalg.norm(x - z) for x in left for z in right])
     median = np.median(distances[distances > 0])
     gammas = auto_gammas(Family(map, componentwise), X)
-    assert len(gammas) == len(HALF_WIDTHS)
-    for gamma, factor in zip(gammas, HALF_WIDTHS, strict=True):
+    assert len(gammas) == len(HALF_WIDTHS["auto"])
+    for gamma, factor in zip(gammas, HALF_WIDTHS["auto"], strict=True):
         assert bumps(map, np.array([(factor * median) ** 2]), gamma)[0] == pytest.approx(0.5, rel=1e-9)
 
 
@@ -63,7 +64,14 @@ def test_given_gammas_are_sorted_and_single():
     np.testing.assert_array_equal(resolve_gammas("auto", family, X), auto_gammas(family, X))
 
 
-@pytest.mark.parametrize("gammas", [[], [0.0], [-1.0, 2.0], [np.nan], [np.inf], [[1.0, 2.0]], "wide"])
+def test_wide_gammas_are_those_of_the_wider_bumps():
+    X, family = np.random.default_rng(0).normal(size=(20, 3)), Family("gaussian")
+    assert set(HALF_WIDTHS) == set(GAMMA_NAMES)
+    wide, every = resolve_gammas("wide", family, X), resolve_gammas("auto", family, X)
+    np.testing.assert_array_equal(wide, every[-len(wide) :])
+
+
+@pytest.mark.parametrize("gammas", [[], [0.0], [-1.0, 2.0], [np.nan], [np.inf], [[1.0, 2.0]], "narrow"])
 def test_gammas_that_cannot_work_are_refused(gammas):
     with pytest.raises(ParameterError, match="gammas="):
         resolve_gammas(gammas, Family("gaussian"), np.eye(3))

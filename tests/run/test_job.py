@@ -13,7 +13,8 @@ from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import JobFileError
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.job import Job, load_job
-from mllkm_scale.run.job_names import TABLES
+from mllkm_scale.run.job.tables import TABLES
+from mllkm_scale.run.job.text import JobText
 
 ROOT = Path(__file__).parents[2]
 LEAST = '[data]\npath = "train.h5"\n[output]\nrun = "run"\n'
@@ -56,10 +57,11 @@ def test_a_job_needs_data_and_a_run_folder_only_and_paths_are_relative_to_its_fi
         path=path,
         data=tmp_path / "train.h5",
         run=tmp_path / "run",
-        x="X",
-        y="y",
         parameters={},
         cluster=ClusterSpec(),
+        text=JobText(path),
+        x="X",
+        y="y",
         progress="auto",
         performance_report=None,
     )
@@ -200,11 +202,11 @@ def test_the_options_of_slurm_are_texts_and_a_list(write: Write) -> None:
         ("[parameters]\nC = {a = 1}", 6, "not a table"),
         ("[parameters]\ngammas = [0.1, -1]", 6, "give positive numbers"),
         ("[parameters]\ngammas = []", 6, "give positive numbers"),
-        ('[parameters]\ngammas = [0.1, "b"]', 6, "a list of several types"),
-        ('[parameters]\ngammas = "wide"', 6, "give positive numbers"),
+        ('[parameters]\ngammas = [0.1, "b"]', 6, 'gammas[1] must be a number, not the text "b"'),
+        ('[parameters]\ngammas = "narrow"', 6, "give positive numbers"),
         ("[parameters]\nanchors = 0", 6, "kmeans:200"),
         ('[parameters]\nanchors = "some"', 6, "kmeans:200"),
-        ('[parameters]\nanchors = "absent.npy"', 6, "absent.npy cannot be read"),
+        ('[parameters]\nanchors = "absent.npy"', 6, "absent.npy does not exist"),
         ("[parameters]\nn_components = 0", 6, "whole number from 1"),
         ("[parameters]\nn_components = nan", 6, "share between 0 and 1"),
         ('[parameters]\npreset = "book"', 6, "choose one of paper"),
@@ -220,6 +222,10 @@ def test_the_options_of_slurm_are_texts_and_a_list(write: Write) -> None:
         ('[budget]\nscratch = ""', 6, "scratch is empty"),
         ('[budget]\nscratch = "~no-such-user/x"', 6, "no home folder"),
         ('[budget]\nscratch = "${"', 6, "${NAME}"),
+        ("[parameters]\nC = 1" + "0" * 400, 6, "C is too large"),
+        ("[parameters]\nmap = 0x" + "f" * 5000, 6, "map is too large"),
+        ('[parameters]\nanchors = "' + "9" * 5000 + '"', 6, "anchors: "),
+        ('[cluster]\nkind = "scheduler-file"\nscheduler_file = "~no-such-user/x"', 7, "no home folder"),
         ('[cluster]\nworkers = 2\nkind = "cloud"', 7, "none, local, address"),
         ("[cluster]\nworkers = 2", 5, "[cluster] has no kind"),
         ('[cluster]\nkind = "local"', 6, "needs workers"),
@@ -262,7 +268,7 @@ def test_a_problem_is_told_with_its_line_and_a_remedy(
         (f'{LEAST}\n\nrun = "again"\n', 7, "output.run stands in line 4 too: remove one"),
         (f"{LEAST}[data]\n", 5, "data stands in line 1 too"),
         ("[data]\npath = 'a'\npath.b = 1\n", 3, "not TOML"),
-        ("data = {path = 'a', path = 'b'}", 1, "data.path stands in line 1 too"),
+        ("data = {path = 'a', path = 'b'}", 1, "not TOML: duplicate inline table key 'path'"),
     ],
 )
 def test_what_is_no_toml_missing_or_given_twice_is_told_with_its_line(

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale.run.job_lines import KeyPath, find_lines, path_text
+from mllkm_scale.run.job.text import JobText, Keys, find_lines
 
 NAMES = {  # as written, and as meant
     "path": "path",
@@ -26,53 +27,44 @@ GAPS = ["", "\n", "# path = 1\n", "\t# [data]\n\n", "  "]
 
 
 class Writer:
-    """Writes a random document, and remembers the line of whatever it writes."""
+    """Writes a random document, and remembers the line on which each statement begins."""
 
     def __init__(self, draw: Any) -> None:
         self.draw, self.text = draw, ""
-        self.lines: dict[KeyPath, int] = {}
+        self.statements: dict[Keys, int] = {}
 
     def pick(self, choices: list[str]) -> str:
         return self.draw(st.sampled_from(choices))
 
-    def note(self, path: KeyPath) -> None:
-        self.lines[path] = self.text.count("\n") + 1
+    def note(self, keys: Keys) -> None:
+        self.statements[keys] = self.text.count("\n") + 1
 
     def document(self) -> None:
         self.gap()
         self.pairs(())
         for number in range(self.draw(st.integers(0, 3))):
-            table: KeyPath = (f"table{number}",)
+            self.header((f"table{number}",), f"[ table{number} ]")
             if self.draw(st.booleans()):
-                self.header(table, f"[ table{number} ]")
-                self.pairs(table)
-                continue
-            for place in range(self.draw(st.integers(1, 2))):
-                self.header((*table, place), f"[[table{number}]]")
-                self.pairs((*table, place))
-                if self.draw(st.booleans()):
-                    self.header((*table, place, "sub"), f"[table{number} . 'sub']")
-                    self.pairs((*table, place, "sub"))
+                self.header((f"table{number}", "sub"), f"[table{number} . 'sub']")
 
-    def header(self, path: KeyPath, written: str) -> None:
-        self.note(path)
+    def header(self, table: Keys, written: str) -> None:
+        self.note(table)
         self.text += written
         self.end()
+        self.pairs(table)
 
-    def pairs(self, table: KeyPath) -> None:
+    def pairs(self, table: Keys) -> None:
         for written in self.draw(st.lists(st.sampled_from(sorted(NAMES)), unique=True, max_size=4)):
-            self.pair(table, written, depth=0)
+            dotted = self.draw(st.sampled_from([[], [], ["7"], ["'x = 1'", "C"]]))
+            self.note((*table, NAMES[written], *(NAMES[name] for name in dotted)))
+            self.pair([written, *dotted], depth=0)
             self.end()
 
-    def pair(self, table: KeyPath, written: str, depth: int) -> None:
-        path = (*table, NAMES[written])
-        dotted = self.draw(st.sampled_from([[], [], ["7"], ["'x = 1'", "C"]]))
-        path = (*path, *(NAMES[name] for name in dotted))
-        self.note(path)
-        self.text += " . ".join([written, *dotted]) + self.pick([" = ", "=", "\t= "])
-        self.value(path, depth)
+    def pair(self, written: list[str], depth: int) -> None:
+        self.text += " . ".join(written) + self.pick([" = ", "=", "\t= "])
+        self.value(depth)
 
-    def value(self, path: KeyPath, depth: int) -> None:
+    def value(self, depth: int) -> None:
         kind = self.pick(["plain", "text", "lines"] + (["array", "table"] if depth < 2 else []))
         if kind == "plain":
             self.text += self.pick(PLAIN)
@@ -82,27 +74,26 @@ class Writer:
             body = "\n".join(self.decoy() for _ in range(self.draw(st.integers(1, 4))))
             self.text += self.pick([f'"""{body}\\""""""', f'"""{body}"""', f"'''{body}'''"])
         elif kind == "array":
-            self.array(path, depth)
+            self.array(depth)
         else:
-            self.inline_table(path, depth)
+            self.inline_table(depth)
 
     def decoy(self) -> str:
         return self.pick(DECOYS).replace("'", "")
 
-    def array(self, path: KeyPath, depth: int) -> None:
+    def array(self, depth: int) -> None:
         self.text += "["
         for place in range(self.draw(st.integers(0, 3))):
             self.text += ("," if place else "") + self.pick(GAPS)
-            self.note((*path, place))
-            self.value((*path, place), depth + 1)
+            self.value(depth + 1)
             self.text += self.pick(GAPS)
         self.text += "]"
 
-    def inline_table(self, path: KeyPath, depth: int) -> None:
+    def inline_table(self, depth: int) -> None:
         self.text += "{ "
         for place, written in enumerate(self.draw(st.lists(st.sampled_from(sorted(NAMES)), unique=True, max_size=3))):
             self.text += ", " if place else ""
-            self.pair(path, written, depth + 1)
+            self.pair([written], depth + 1)
         self.text += "}"
 
     def end(self) -> None:
@@ -114,70 +105,71 @@ class Writer:
 
 
 @st.composite
-def documents(draw: Any) -> tuple[str, dict[KeyPath, int]]:
+def documents(draw: Any) -> tuple[str, dict[Keys, int]]:
     writer = Writer(draw)
     writer.document()
-    return writer.text, writer.lines
+    return writer.text, writer.statements
 
 
-def paths_of(value: Any, path: KeyPath = ()) -> set[KeyPath]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return {path} | {found for name, item in items for found in paths_of(item, (*path, name))}
+def leaves(value: Any, keys: Keys = ()) -> set[Keys]:
+    if not isinstance(value, dict) or not value:
+        return {keys}
+    return {found for name, item in value.items() for found in leaves(item, (*keys, name))}
+
+
+def statement_of(keys: Keys, statements: dict[Keys, int]) -> int:
+    """The line of the statement that gives these keys, perhaps within an inline table."""
+    return next(statements[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in statements)
 
 
 @given(documents(), st.sampled_from(["\n", "\r\n"]))
-def test_every_key_is_found_on_its_line_and_nothing_else_is(
-    document: tuple[str, dict[KeyPath, int]], line_end: str
+def test_every_key_is_found_on_the_line_of_its_statement_and_nothing_else_is(
+    document: tuple[str, dict[Keys, int]], line_end: str
 ) -> None:
-    text, lines = document
+    text, statements = document
     found = find_lines(text.replace("\n", line_end))
-    assert found.repeated == []
-    assert {path: found.lines[path] for path in lines} == lines
-    assert set(found.lines) == paths_of(tomllib.loads(text)) - {()}
+    assert found == {keys: [statement_of(keys, statements)] for keys in found}
+    headers = {keys for keys in statements if keys[0].startswith("table") and keys not in leaves(tomllib.loads(text))}
+    assert set(found) - headers == leaves(tomllib.loads(text)) - {()}
 
 
 @given(documents(), st.integers(0, 1000))
 def test_of_a_text_cut_short_the_lines_before_the_cut_are_told(
-    document: tuple[str, dict[KeyPath, int]], length: int
+    document: tuple[str, dict[Keys, int]], length: int
 ) -> None:
-    text, lines = document
-    found = find_lines(text[:length])
-    assert all(line <= text[:length].count("\n") + 1 for line in found.lines.values())
-    whole = {path: line for path, line in lines.items() if line <= text[:length].count("\n")}
-    assert all(found.lines.get(path, line) == line for path, line in whole.items())
+    text, _ = document
+    whole, found = find_lines(text), find_lines(text[:length])
+    last = max((line for lines in found.values() for line in lines), default=1)
+    assert last <= text[:length].count("\n") + 1
+    assert all(found.get(keys) == lines for keys, lines in whole.items() if lines[0] < last)
 
 
 @given(st.text(alphabet="[]{}'\"=.,# \n\\ab1", max_size=40))
 def test_any_text_is_survived(text: str) -> None:
-    try:
-        parsed = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        find_lines(text)
-    else:
-        assert set(find_lines(text).lines) == paths_of(parsed) - {()}
+    found = find_lines(text)
+    assert all(1 <= line <= text.count("\n") + 1 for lines in found.values() for line in lines)
 
 
 def test_a_key_given_twice_is_told_with_both_lines() -> None:
-    assert find_lines("[a]\nx = 1\n\n[b]\nx = 1\na.x = 2\n[a]\nx = 3\n").repeated == [
-        (("a",), 1, 7),
-        (("a", "x"), 2, 8),
-    ]
+    found = find_lines("[a]\nx = 1\n\n[b]\nx = 1\na.x = 2\n[a]\nx = 3\n")
+    assert {keys: lines for keys, lines in found.items() if len(lines) > 1} == {("a",): [1, 7], ("a", "x"): [2, 8]}
 
 
 def test_a_table_stands_where_its_header_is_even_if_a_part_of_it_comes_before() -> None:
-    assert find_lines("[a.b]\nx = 1\n[a]\ny = 1\n").lines[("a",)] == 3
-
-
-def test_what_is_missing_is_told_by_the_line_of_its_table() -> None:
-    found = find_lines("\n\n[data]\nx = 1\n")
-    assert (found.of("data", "path"), found.of("output", "run")) == (3, 1)
+    assert find_lines("[a.b]\nx = 1\n[a]\ny = 1\n")[("a",)] == [3]
 
 
 @pytest.mark.parametrize("quotes", ['"""', "'''"])
 def test_a_string_that_never_ends_is_told_by_its_first_line(quotes: str) -> None:
-    assert find_lines(f"a = 1\nb = {quotes}\nc = 2\n").unfinished == 2
+    assert find_lines(f"a = 1\nb = {quotes}\nc = 2\n")[()] == [2]
 
 
-@pytest.mark.parametrize(("path", "text"), [(("a", "b"), "a.b"), (("a b", 0), '"a b"[0]'), (("",), '""')])
-def test_a_path_is_written_as_in_a_document(path: KeyPath, text: str) -> None:
-    assert path_text(path) == text
+def test_a_statement_of_very_many_lines_is_not_followed_to_its_end() -> None:
+    found = find_lines("a = 1\nb = [\n" + "1,\n" * 10_000 + "]\nc = 1\n")
+    assert found == {("a",): [1], (): [2]}
+
+
+def test_what_is_missing_is_told_by_the_line_of_its_table(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text("\n\n[data]\nx = 1\nbudget.memory = 1\n")
+    text = JobText(tmp_path / "job.toml")
+    assert (text.line("data", "path"), text.line("data", "budget"), text.line("output", "run")) == (3, 5, 1)

@@ -1,6 +1,6 @@
-"""What a script that submits a job needs to know of its file: the memory budget in bytes, and the run folder.
+"""Print what a script needs to submit a job: the memory budget in bytes, and the run folder.
 
-python -m mllkm_scale.run.job_facts JOB.toml
+python -m mllkm_scale.run.job JOB.toml
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""Job files: a training on one page of TOML, checked key by key, with all mistakes reported at once."""
+
+from mllkm_scale.run.job.load import Job, load_job
+
+__all__ = ["Job", "load_job"]

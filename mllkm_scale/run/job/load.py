@@ -1,0 +1,199 @@
+"""A job file read and checked: paths, parameters and cluster of a training, so that it can be repeated.
+
+Paths are relative to the folder of the job file, wherever the program is started. Nothing is read but the file itself
+and an array of anchors.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import read_anchors
+from mllkm_scale.params import GAMMA_NAMES, checked
+from mllkm_scale.run.job.tables import TABLES, about_key, did_you_mean, read_value
+from mllkm_scale.run.job.text import JobText
+from mllkm_scale.run.progress import MODES
+from mllkm_scale.units import parse_bytes
+
+__all__ = ["Job", "load_job"]
+
+NOT_CONVERTED = (".csv", ".tsv", ".libsvm", ".svmlight", ".svm", ".npz", ".npy", ".idx", ".parquet", ".pq", ".gz")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that can be run; its paths lead from the working folder.
+
+    Attributes
+    ----------
+    path, data, run : pathlib.Path
+        The job file, the data, and the run folder.
+    x, y : str
+        Names of the data sets of the samples and the labels.
+    test : pathlib.Path or None
+        Test rows of a file of their own.
+    image_shape : str or None
+        Shape of the images that rows are, such as 28x28.
+    parameters : dict
+        For `resolve` and `train`, a preset included.
+    cluster : ClusterSpec
+        Where the scans run; its kind is "none" if there is no cluster.
+    progress : str
+        How the progress is shown.
+    report : bool or None
+        Whether a report is written; None if the file does not say.
+    performance_report : pathlib.Path or None
+        File for dask's report; needs a cluster, which may be named elsewhere.
+    text : JobText
+        The file, and the lines of its keys.
+    """
+
+    path: Path
+    data: Path
+    run: Path
+    parameters: dict[str, Any]
+    cluster: ClusterSpec
+    text: JobText = field(repr=False, compare=False)
+    x: str = "X"
+    y: str = "y"
+    test: Path | None = None
+    image_shape: str | None = None
+    progress: str = "auto"
+    report: bool | None = None
+    performance_report: Path | None = None
+
+    def tells(self, table: str, key: str | None = None) -> bool:
+        """Whether the file has a table, or a key of it."""
+        return table in self.text.tables if key is None else key in self.text.table(table)
+
+    def where(self, table: str, key: str) -> str:
+        """File and line of a key, as messages name them."""
+        return f"{self.path}:{self.text.line(table, key)}"
+
+
+def load_job(path: str | os.PathLike[str]) -> Job:
+    """Read and check a job file.
+
+    Parameters
+    ----------
+    path : path
+        The job file.
+
+    Raises
+    ------
+    JobFileError
+        One line for each problem of the file, as ``job.toml:12: what and remedy``, in the order of the lines.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "job.toml")
+    ...     _ = file.write_text("data.path = 'a.h5'\\noutput.run = 'run'\\nparameters.C = 10\\n")
+    ...     job = load_job(file)
+    >>> job.data.name, job.parameters, job.cluster.kind
+    ('a.h5', {'C': 10.0}, 'none')
+    """
+    text = JobText(Path(path))
+    _check_names(text)
+    data, parameters, budget, given_cluster, output = (_read_table(text, table) for table in TABLES)
+    if not text.has_problem("parameters"):
+        try:
+            checked(**parameters)
+        except ParameterError as error:
+            text.problem(str(error), "parameters")
+    cluster = _cluster(text, given_cluster)
+    text.require_no_problem()
+    if parameters.get("preset", "") is None:
+        del parameters["preset"]
+    if "memory" in budget:
+        parameters["memory_budget"] = budget["memory"]
+    if "scratch" in budget:
+        parameters["scratch_dir"] = str(budget["scratch"])
+    data["data"] = data.pop("path")
+    return Job(path=text.path, parameters=parameters, cluster=cluster, text=text, **data, **output)
+
+
+def _check_names(text: JobText) -> None:
+    """Note tables and keys that are not known, and those that are missing."""
+    for table, found in text.tables.items():
+        if table not in TABLES:
+            unknown = f"unknown table [{table}]: {did_you_mean(table, TABLES, '[{}]')}"
+            text.problem(unknown if isinstance(found, dict) else about_key(table), table)
+        elif not isinstance(found, dict):
+            text.problem(f"{table} must be one table: write [{table}] on a line of its own, and its keys below", table)
+        for key in text.table(table).keys() - TABLES.get(table, {}).keys():
+            text.problem(about_key(key, table), table, key)
+    for table, key, example in (("data", "path", '"train.h5"'), ("output", "run", '"runs/first"')):
+        if table not in text.tables:
+            text.problem(f"the table [{table}] is missing: write [{table}], and below it {key} = {example}", table)
+        elif key not in text.table(table):
+            text.problem(f"[{table}] has no {key}: add {key} = {example}", table, key)
+    if text.table("cluster") and "kind" not in text.table("cluster"):
+        text.problem('[cluster] has no kind: add kind = "local", for example', "cluster", "kind")
+
+
+def _read_table(text: JobText, table: str) -> dict[str, Any]:
+    """The values of a table that its keys can have; what is wrong with the others is noted."""
+    values: dict[str, Any] = {}
+    given = text.table(table)
+    for key, hint in TABLES[table].items():
+        if key not in given or text.has_problem(table, key):
+            continue
+        try:
+            value = read_value(key, given[key], hint, text.path.parent)
+            values[key] = _checked_value(table, key, value, text.path.parent)
+        except ValueError as error:
+            text.problem(str(error) if key in str(error) else f"{key}: {error}", table, key)
+    return values
+
+
+def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
+    """A value that its key can have, whatever the others are."""
+    match key:
+        case "path" | "test" if value.name.lower().endswith(NOT_CONVERTED) and not value.is_dir():
+            remedy = f"convert it first: mllkm convert {value} {value.name.partition('.')[0]}.h5"
+            raise ParameterError(f"{key}: {value.name} is neither HDF5 nor zarr: {remedy}")
+        case "image_shape":
+            from mllkm_scale.report.image_shape import read_image_shape
+
+            read_image_shape(value)
+        case "memory":
+            parse_bytes(value)
+        case "progress" if value not in MODES:
+            raise ParameterError(f"progress={value!r} is not known: choose one of {', '.join(MODES)}")
+        case "gammas" if value not in GAMMA_NAMES:
+            gammas = (value,) if isinstance(value, float) else tuple(value)
+            if isinstance(value, str) or not gammas or not all(0 < gamma < math.inf for gamma in gammas):
+                raise ParameterError(f'gammas={value!r}: give positive numbers such as [0.1, 1, 10], "auto" or "wide"')
+            return gammas
+        case "anchors":
+            text = str(value)
+            return read_anchors(str(read_value(key, text, Path, folder)) if text.endswith(".npy") else text)
+        case "n_components" if value is not None:
+            if not (value >= 1 if isinstance(value, int) else 0 < value < 1):
+                raise ParameterError(f"n_components={value}: give a whole number from 1, or a share between 0 and 1")
+        case _ if table == "parameters":
+            checked(**{key: value})
+    return value
+
+
+def _cluster(text: JobText, values: dict[str, Any]) -> ClusterSpec:
+    if text.has_problem("cluster"):
+        return ClusterSpec()
+    folder = values.get("local_directory")
+    try:
+        if folder is not None and values["kind"] == "local":
+            values["local_directory"] = str(read_value("local_directory", folder, Path, text.path.parent))
+        return ClusterSpec(**values)
+    except ParameterError as error:
+        named = re.match(r"\w+(?=[=:])", str(error))  # the field, if the message is about one
+        text.problem(str(error), "cluster", named[0] if named else "kind")
+        return ClusterSpec()
