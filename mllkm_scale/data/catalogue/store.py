@@ -1,30 +1,55 @@
-"""Where data sets of the catalogue are kept, and how they are had by name.
+"""Data sets by name: where they are looked for, and how their arrays are kept.
 
-The folder MLLKM_DATA comes first: NAME.npz or NAME.h5 there is the user's, and is used as it is. Then the cache
-(XDG_CACHE_HOME or ~/.cache), whose files are verified when they are read; then the routes of the catalogue.
+The folder MLLKM_DATA comes first: NAME.npz or NAME.h5 there is the user's, and is used as it is. Then comes the
+cache, whose files are verified when they are read, and then the routes of the catalogue.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+import zipfile
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
+from mllkm_scale.data.catalogue.content import Array, fingerprint
 from mllkm_scale.data.catalogue.entries import CatalogueEntry, find
-from mllkm_scale.data.catalogue.fetching import Notice, download
-from mllkm_scale.data.catalogue.files import Data, read_file, write_file
+from mllkm_scale.data.catalogue.routes import cache_folder
+from mllkm_scale.data.catalogue.verified import Notice, download
+from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.hdf5_source import find_dataset, open_hdf5
+from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
 
-__all__ = ["VARIABLE", "cache_folder", "fetch", "load", "locate"]
+__all__ = ["Data", "cache_folder", "fetch", "load", "locate"]
 
-VARIABLE = "MLLKM_DATA"
+NAMES = ("X", "y", "X_test", "y_test")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set by name: arrays to train on, to test on where there is a split, and where they are from.
+
+    `path` is the file that holds them, if there is one, and `checksum` that of their content.
+    """
+
+    name: str
+    origin: str
+    checksum: str
+    path: Path | None
+    X: Array
+    y: Array
+    X_test: Array | None = None
+    y_test: Array | None = None
 
 
 def locate(name: str) -> Path | None:
     """The file of a data set that is there already: in the folder MLLKM_DATA, or in the cache."""
-    entry = find(name)
-    return _of_user(entry) or _in_cache(entry)
+    return _own_file(find(name)) or _cached_file(find(name))
 
 
 def load(name: str, *, notice: Notice | None = None, progress: Notice | None = None) -> Data:
@@ -35,10 +60,10 @@ def load(name: str, *, notice: Notice | None = None, progress: Notice | None = N
     name : str
         One of `mllkm_scale.data.catalogue.ENTRIES`.
     notice : callable, optional
-        Is told in a line what deserves to be known, such as a file of MLLKM_DATA that differs from the catalogue.
+        Receives a line on what deserves to be known, such as a file of MLLKM_DATA that differs from the catalogue.
         By default such lines are warnings.
     progress : callable, optional
-        Is told in a line what is being done.
+        Receives a line on what is being done.
 
     Raises
     ------
@@ -48,7 +73,7 @@ def load(name: str, *, notice: Notice | None = None, progress: Notice | None = N
         If a file of the folder MLLKM_DATA cannot be read.
     """
     entry, tell = find(name), notice or _warn
-    data = _have(entry, None, False, tell, progress or _silent)
+    data = _find_data(entry, None, False, tell, progress)
     if data.path is not None:
         return data
     try:
@@ -90,41 +115,35 @@ def fetch(
     ParameterError
         If NAME.h5 is in `folder` already.
     """
-    entry, tell, show = find(name), notice or _warn, progress or _silent
+    entry, tell = find(name), notice or _warn
     if folder is None:
-        data = _have(entry, route, overwrite, tell, show)
+        data = _find_data(entry, route, overwrite, tell, progress)
         return data if data.path is not None and data.path.suffix == ".h5" else _keep(entry, data)
     target = _made(Path(folder).absolute()) / f"{name}.h5"
     if target.exists() and not overwrite:
         raise ParameterError(f"{target} exists already: choose another folder, or allow it to be overwritten")
-    return write_file(entry, target, _have(entry, route, False, tell, show))
+    return _write(entry, target, _find_data(entry, route, False, tell, progress))
 
 
-def cache_folder() -> Path:
-    """The folder in which fetched files are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home).absolute() / "mllkm-scale" / "data"
-
-
-def _have(entry: CatalogueEntry, route: str | None, anew: bool, notice: Notice, progress: Notice) -> Data:
+def _find_data(entry: CatalogueEntry, route: str | None, anew: bool, notice: Notice, progress: Notice | None) -> Data:
     """The data set from the first place that has it; a route passes over every file, `anew` over the cache."""
-    own, kept = _of_user(entry), _in_cache(entry)
+    own, cached = _own_file(entry), _cached_file(entry)
     if own is not None and route is None:
-        data = read_file(entry, own, f"{own.name} of the folder {VARIABLE}")
+        data = _read(entry, own, f"{own.name} of the folder MLLKM_DATA")
         if data.checksum != entry.content:
             notice(f"{own} differs from the catalogue's {entry.name}; it is used as it is")
         return data
-    if kept is not None and route is None and not anew:
+    if cached is not None and route is None and not anew:
         try:
-            data = read_file(entry, kept, "the cache")
+            data = _read(entry, cached, "the cache")
             if data.checksum in entry.contents:
                 return data
             reason = "its content is not that of the catalogue"
         except DataError as error:
             reason = str(error)
-        notice(f"{kept} is damaged and is fetched anew ({reason})")
-    found = download(entry, route, notice=notice, progress=progress)
-    return Data.of(entry.name, found.parts, found.origin, found.checksums.content)
+        notice(f"{cached} is damaged and is fetched anew ({reason})")
+    parts, origin, checksum = download(entry, route, notice=notice, progress=progress or (lambda text: None))
+    return Data(entry.name, origin, checksum, None, *chain(*parts))
 
 
 def _keep(entry: CatalogueEntry, data: Data) -> Data:
@@ -134,7 +153,7 @@ def _keep(entry: CatalogueEntry, data: Data) -> Data:
             f"{data.path} differs from the catalogue's {entry.name}, so it is not put into the cache: name a folder for"
             " the HDF5 file (--out)"
         )
-    return write_file(entry, _made(cache_folder()) / f"{entry.name}.h5", data)
+    return _write(entry, _made(cache_folder()) / f"{entry.name}.h5", data)
 
 
 def _made(folder: Path) -> Path:
@@ -145,24 +164,62 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _of_user(entry: CatalogueEntry) -> Path | None:
-    named = os.environ.get(VARIABLE)
+def _write(entry: CatalogueEntry, target: Path, data: Data) -> Data:
+    """Write the HDF5 file, whole or not at all; a file of that name is replaced."""
+    with HDF5Writer(target, overwrite=True) as writer:
+        for name in NAMES:
+            if (values := getattr(data, name)) is not None:
+                (writer.append if values.ndim == 2 else writer.append_labels)(name, values)
+        writer.write_attributes(name=data.name, title=entry.title, source=data.origin, checksum=data.checksum)
+    return replace(data, path=target)
+
+
+def _read(entry: CatalogueEntry, path: Path, origin: str) -> Data:
+    """Arrays of a file, X_test and y_test if it has both; `origin` is where it is from, unless the file says so."""
+    arrays, source = _arrays(path)
+    if missing := [name for name in ("X", "y") if name not in arrays]:
+        raise DataError(f"{path} has no array {missing[0]}: store X and y, and X_test and y_test if there is a split")
+    pairs = [(x, y) for x, y in (NAMES[:2], NAMES[2:]) if x in arrays and y in arrays]
+    parts = [(arrays[x], as_label_vector(arrays[y], f"{path.name}:{y}")) for x, y in pairs]
+    for X, y in parts:
+        if X.ndim != 2 or y.shape != X.shape[:1]:
+            raise DataError(f"{path} has samples of shape {X.shape} and labels of shape {y.shape}: label every row")
+    # The catalogue knows neither text labels nor samples that are not numbers.
+    comparable = all(X.dtype.kind in "fiub" and y.dtype.kind in "iub" for X, y in parts)
+    checksum = fingerprint(parts, entry.decimals).content if comparable else ""
+    return Data(entry.name, source or origin, checksum, path, *chain(*parts))
+
+
+def _arrays(path: Path) -> tuple[dict[str, Array], str]:
+    """Arrays of an NPZ or HDF5 file, and the source that an HDF5 file names."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as stored:
+                return {name: stored[name] for name in NAMES if name in stored.files}, ""
+        with open_hdf5(path) as file:
+            there, source = set(file), file.attrs.get("source")
+            arrays = {name: find_dataset(file, name, path)[...] for name in NAMES if name in there}
+            return arrays, source if isinstance(source, str) else ""
+    except DataError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read ({one_line(error)}): copy it again") from error
+
+
+def _own_file(entry: CatalogueEntry) -> Path | None:
+    named = os.environ.get("MLLKM_DATA")
     if not named:
         return None
     folder = Path(named).absolute()
     if not folder.is_dir():
-        raise ParameterError(f"{VARIABLE} is {named}, which is not a folder: correct it, or unset it")
+        raise ParameterError(f"MLLKM_DATA is {named}, which is not a folder: correct it, or unset it")
     return next((path for suffix in ("npz", "h5") if (path := folder / f"{entry.name}.{suffix}").exists()), None)
 
 
-def _in_cache(entry: CatalogueEntry) -> Path | None:
+def _cached_file(entry: CatalogueEntry) -> Path | None:
     path = cache_folder() / f"{entry.name}.h5"
     return path if path.exists() else None
 
 
 def _warn(text: str) -> None:
     warnings.warn(text, UserWarning, stacklevel=4)
-
-
-def _silent(text: str) -> None:
-    """Tell nobody."""
