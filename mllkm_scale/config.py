@@ -2,19 +2,20 @@
 
     argument or option  >  job file  >  dask.config.set  >  environment  >  file  >  built-in
 
-They are for what shapes a run and not its result. `config_places` knows where they stand.
+They are for what shapes a run and not its result. dask finds and reads them; here they are checked.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.config_places import NAME, Origin, found, origin_of
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.units import parse_bytes
 
@@ -31,6 +32,15 @@ __all__ = [
 
 PARAMETERS = ("memory_budget", "scratch_dir", "n_jobs", "worker_timeout")
 """Parameters of a training whose default can be configured."""
+
+
+class Origin(IntEnum):
+    """Where a value is from; the larger wins."""
+
+    BUILT_IN = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    PROGRAM = 3
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
     """Settings, by default all, as they are now, and where they are from."""
     given = _given()
     return tuple(
-        InForce(key, _read(key, given[key]), *origin_of(key, given[key]))
+        InForce(key, _read(key, given[key]), *_origin(key, given[key]))
         if key in given
         else InForce(key, SETTINGS[key].default, Origin.BUILT_IN, "built-in")
         for key in keys
@@ -159,17 +169,21 @@ def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
 
 def _given() -> dict[str, Any]:
     """What the user has set, as it was written; null is as if it were not there."""
-    written = found() or {}
+    try:
+        import dask.config as dask_config  # takes a tenth of a second, which help must not take
+    except ValueError as error:  # of a file that is no YAML, and not only of ours
+        raise ParameterError(f"{' '.join(str(error).split())}: mend the file, or remove it") from error
+    written = dask_config.get("mllkm", None) or {}
     if not isinstance(written, Mapping):
         raise ParameterError(
-            f"{NAME} is {written!r} in dask's configuration: write keys below it, as memory-budget: 4GB"
+            f"mllkm is {written!r} in dask's configuration: write keys below it, as memory-budget: 4GB"
         )
     given = {str(key).replace("_", "-"): value for key, value in written.items()}
     for key, value in given.items():
         if key not in SETTINGS:
             close = difflib.get_close_matches(key, SETTINGS, n=1)
             remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(SETTINGS)}"
-            raise ParameterError(f"{NAME}.{key} ({origin_of(key, value)[1]}) is not known: {remedy}")
+            raise ParameterError(f"mllkm.{key} ({_origin(key, value)[1]}) is not known: {remedy}")
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -178,4 +192,22 @@ def _read(key: str, value: Any) -> Any:
         return SETTINGS[key].read(value)
     except ParameterError as error:
         remedy = "" if ": " in str(error) else ": correct it there"
-        raise ParameterError(f"{NAME}.{key} ({origin_of(key, value)[1]}): {error}{remedy}") from None
+        raise ParameterError(f"mllkm.{key} ({_origin(key, value)[1]}): {error}{remedy}") from None
+
+
+def _origin(key: str, value: Any) -> tuple[Origin, str]:
+    """The strongest place that has just this value, and its name."""
+    import dask.config as dask_config
+
+    def has(config: dict[str, Any]) -> bool:
+        found = dask_config.get(f"mllkm.{key}", None, config=config)
+        return type(found) is type(value) and bool(found == value)
+
+    if has(dask_config.collect_env()):
+        variable = f"DASK_MLLKM__{key}".replace("-", "_").upper()
+        names = [name for name in os.environ if name.upper().replace("-", "_") == variable]
+        return Origin.ENVIRONMENT, names[0] if names else "of the process that started this one"
+    for path, config in reversed(list(dask_config.collect_yaml(dask_config.paths, return_paths=True))):
+        if has(config):
+            return Origin.FILE, str(path)
+    return Origin.PROGRAM, "dask.config.set"

@@ -18,9 +18,9 @@ import psutil
 import pytest
 from click.testing import Result
 
+from mllkm_scale import doctor
 from mllkm_scale.cluster.spec import ClusterSpec
-from mllkm_scale.doctor import Checkup, Finding, disks, examine, machine, software, threads
-from mllkm_scale.doctor import cluster as cluster_module
+from mllkm_scale.doctor import Checkup, Finding, examine
 
 Run = Callable[..., Result]
 
@@ -33,9 +33,9 @@ def only(findings: Iterator[Finding]) -> Finding:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same measurements, but short."""
-    monkeypatch.setattr(threads, "TIMED_S", 0.01)
-    monkeypatch.setattr(disks, "MOST_BYTES", 2**20)
-    monkeypatch.setattr(disks, "BLOCK_BYTES", 2**18)
+    monkeypatch.setattr(doctor, "TIMED_S", 0.01)
+    monkeypatch.setattr(doctor, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(doctor, "BLOCK_BYTES", 2**18)
 
 
 def test_it_tells_every_subject_and_ends_well(mllkm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_a_check_that_breaks_is_a_problem_and_the_others_go_on(tmp_path: Path, m
     def broken(*arguments: object) -> Iterator[Finding]:
         raise ImportError("no such library")
 
-    monkeypatch.setattr("mllkm_scale.doctor.checkup.check_blas", broken)
+    monkeypatch.setattr("mllkm_scale.doctor.check_blas", broken)
     found = {finding.subject: finding for finding in examine(Checkup(tmp_path, 10**9, 1))}
     assert found["BLAS"].level == "problem"
     assert "no such library" in found["BLAS"].text
@@ -88,8 +88,8 @@ def test_what_is_configured_is_looked_at(mllkm: Run, tmp_path: Path) -> None:
 
 def test_more_threads_than_a_container_allows_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dask.system.cpu_count", lambda: 2)
-    monkeypatch.setattr(machine, "n_threads", lambda n_jobs: 8)
-    found = only(machine.check_cores(-1))
+    monkeypatch.setattr(doctor, "n_threads", lambda n_jobs: 8)
+    found = only(doctor.check_cores(-1))
     assert (found.level, "set n-jobs to 2" in found.remedy) == ("warning", True)
     assert "2 by the limit of its container" in found.text
 
@@ -104,39 +104,39 @@ def test_a_budget_beyond_the_memory_is_told(
     memory = namedtuple("memory", "total available")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory(16 * 10**9, available * 10**9))
     monkeypatch.setattr("distributed.system.memory_limit", lambda: limit * 10**9)
-    found = only(machine.check_memory(budget * 10**9))
+    found = only(doctor.check_memory(budget * 10**9))
     assert found.level == level
     suggested = f"{int(7 * min(available, limit)) / 10:.1f} GB" if min(available, limit) > 1 else "700.0 MB"
     assert suggested in found.in_words
 
 
 def test_speed_is_measured_on_one_thread_and_on_several() -> None:
-    assert 0.01 < threads.giga_operations_per_s(1) < 1e4
-    assert threads.giga_operations_per_s(2) > 0.01
+    assert 0.01 < doctor.giga_operations_per_s(1) < 1e4
+    assert doctor.giga_operations_per_s(2) > 0.01
 
 
 def test_threads_that_gain_nothing_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "n_threads", lambda n_jobs: 4)
+    monkeypatch.setattr(doctor, "n_threads", lambda n_jobs: 4)
     speeds = {1: 30.0, 4: 31.0}
-    monkeypatch.setattr(threads, "giga_operations_per_s", speeds.__getitem__)
-    assert only(threads.check_products()).level == "warning"
+    monkeypatch.setattr(doctor, "giga_operations_per_s", speeds.__getitem__)
+    assert only(doctor.check_products()).level == "warning"
     speeds[4] = 100.0
-    assert only(threads.check_products()).level == "ok"
+    assert only(doctor.check_products()).level == "ok"
     speeds[1] = 0.3
-    assert "BLAS" in only(threads.check_products()).remedy
+    assert "BLAS" in only(doctor.check_products()).remedy
 
 
 def test_a_scratch_folder_in_memory_or_too_small_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disks, "write_and_read_bytes_per_s", lambda folder, size: (1e9, 1e9))
-    monkeypatch.setattr(disks, "file_system", lambda folder: "tmpfs")
-    assert "in memory" in next(disks.check_folders(tmp_path, 10**9)).text
-    monkeypatch.setattr(disks, "file_system", lambda folder: "ext4")
+    monkeypatch.setattr(doctor, "write_and_read_bytes_per_s", lambda folder, size: (1e9, 1e9))
+    monkeypatch.setattr(doctor, "file_system", lambda folder: "tmpfs")
+    assert "in memory" in next(doctor.check_folders(tmp_path, 10**9)).text
+    monkeypatch.setattr(doctor, "file_system", lambda folder: "ext4")
     usage = shutil.disk_usage(tmp_path)._replace(free=10**8)
-    monkeypatch.setattr(disks.shutil, "disk_usage", lambda folder: usage)
-    assert next(disks.check_folders(tmp_path, 10**9)).remedy.startswith("free space")
-    assert next(disks.check_folders(tmp_path, 10**7)).level == "ok"
-    monkeypatch.setattr(disks, "write_and_read_bytes_per_s", lambda folder, size: (1e6, 1e9))
-    assert "slow" in next(disks.check_folders(tmp_path, 10**7)).text
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: usage)
+    assert next(doctor.check_folders(tmp_path, 10**9)).remedy.startswith("free space")
+    assert next(doctor.check_folders(tmp_path, 10**7)).level == "ok"
+    monkeypatch.setattr(doctor, "write_and_read_bytes_per_s", lambda folder, size: (1e6, 1e9))
+    assert "slow" in next(doctor.check_folders(tmp_path, 10**7)).text
 
 
 def test_the_file_that_is_written_is_bounded_and_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,34 +148,34 @@ def test_the_file_that_is_written_is_bounded_and_has_no_name(tmp_path: Path, mon
         assert list(tmp_path.iterdir()) == []
         write(descriptor)
 
-    monkeypatch.setattr(disks.os, "fsync", look)
-    disks.write_and_read_bytes_per_s(tmp_path, 2**20)
+    monkeypatch.setattr(doctor.os, "fsync", look)
+    doctor.write_and_read_bytes_per_s(tmp_path, 2**20)
     assert seen == [2**20]
 
 
 def test_the_speed_of_a_zarr_group_is_that_of_its_files(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"c{number}").write_bytes(b"x" * 10_000)
-    found = only(disks.check_data(tmp_path))
+    found = only(doctor.check_data(tmp_path))
     assert (found.level, "30.0 kB" in found.text) == ("ok", True)
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "_is_writable", lambda folder: False)
-    found = only(software.check_numba_cache())
+    monkeypatch.setattr(doctor, "_is_writable", lambda folder: False)
+    found = only(doctor.check_numba_cache())
     assert (found.level, "NUMBA_CACHE_DIR" in found.remedy) == ("warning", True)
 
 
 def test_an_extra_that_is_not_installed_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "_version", lambda name: None)
-    found = list(software.check_extras())
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    found = list(doctor.check_extras())
     assert {finding.level for finding in found} == {"ok"}
     assert 'pip install "mllkm-scale[parquet]"' in found[0].text
 
 
 def test_a_scheduler_that_is_not_there_is_a_problem_within_the_time(mllkm: Run) -> None:
     begun_s = time.monotonic()
-    (found,) = cluster_module.check_cluster(ClusterSpec(kind="address", address="tcp://127.0.0.1:9"), 1.0)
+    (found,) = doctor.check_cluster(ClusterSpec(kind="address", address="tcp://127.0.0.1:9"), 1.0)
     assert time.monotonic() - begun_s < 10
     assert found.level == "problem"
     assert "is not reached" in found.text
@@ -183,8 +183,8 @@ def test_a_scheduler_that_is_not_there_is_a_problem_within_the_time(mllkm: Run) 
 
 
 def test_workers_that_would_be_started_are_counted() -> None:
-    assert only(cluster_module.check_cluster(ClusterSpec(kind="local", workers=1), 1.0)).level == "ok"
-    assert only(cluster_module.check_cluster(ClusterSpec(kind="local", workers=10_000), 1.0)).level == "warning"
+    assert only(doctor.check_cluster(ClusterSpec(kind="local", workers=1), 1.0)).level == "ok"
+    assert only(doctor.check_cluster(ClusterSpec(kind="local", workers=10_000), 1.0)).level == "warning"
 
 
 @pytest.fixture(scope="module")
@@ -207,9 +207,9 @@ def test_a_cluster_is_reached_and_fits(scheduler: str, mllkm: Run) -> None:
 
 
 def test_workers_that_differ_or_do_not_see_the_folder_are_told(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "__version__", "9.9")
-    monkeypatch.setattr(cluster_module.os.path, "exists", os.path.ismount)
-    found = {f.subject: f for f in cluster_module.check_cluster(ClusterSpec(kind="address", address=scheduler), 5.0)}
+    monkeypatch.setattr(doctor, "__version__", "9.9")
+    monkeypatch.setattr(doctor.os.path, "exists", os.path.ismount)
+    found = {f.subject: f for f in doctor.check_cluster(ClusterSpec(kind="address", address=scheduler), 5.0)}
     assert found["versions of workers"].level == "problem"
     assert "9.9 here" in found["versions of workers"].text
     assert found["files of workers"].text.startswith("1 of 1 workers do not see")
@@ -218,9 +218,9 @@ def test_workers_that_differ_or_do_not_see_the_folder_are_told(scheduler: str, m
 def test_a_worker_that_does_not_answer_is_a_problem_within_the_time(
     scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = cluster_module._within
-    monkeypatch.setattr(cluster_module, "_within", lambda timeout_s, call: ask(0.05, lambda: time.sleep(0.5)))
-    (found,) = cluster_module.check_cluster(ClusterSpec(kind="address", address=scheduler), 5.0)
+    ask = doctor._within
+    monkeypatch.setattr(doctor, "_within", lambda timeout_s, call: ask(0.05, lambda: time.sleep(0.5)))
+    (found,) = doctor.check_cluster(ClusterSpec(kind="address", address=scheduler), 5.0)
     assert (found.level, "do not answer" in found.text) == ("problem", True)
 
 
