@@ -271,6 +271,10 @@ class PaperMKL:
             stalled=inner_tol < _TIGHTEST_TOL * self.tol,
         )
 
+    def budget_spent(self, state: PaperState) -> bool:
+        """Never: Algorithm 2 knows no budget of kernels, and its machine is cut when it has ended."""
+        return False
+
     def truncated(self, state: PaperState, max_kernels: int) -> PaperState:
         """Only the heaviest kernels, to be solved for once more."""
         heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])

@@ -29,6 +29,7 @@ Array = NDArray[Any]
 
 _MOST_SHARES = 16  # into which the open set is cut
 _LEAST_ANCHORS = 2000  # of a share
+_BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
 _RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
 
 
@@ -90,7 +91,8 @@ class Pricing:
         if self.settings.pricing == "full":
             return ALL
         most = min(_MOST_SHARES, self.grid.anchors.n_rows // _LEAST_ANCHORS)
-        step = int(max(1.0, min(most, self.scan_flops(state) / max(1.0, self.solve_flops(state)))))
+        wanted = max(_BUDGET_SHARES * state.over_budget, self.scan_flops(state) / max(1.0, self.solve_flops(state)))
+        step = int(max(1.0, min(most, wanted)))
         return Share(state.round % step, step)
 
     def scans_at_once(self, state: State) -> bool:

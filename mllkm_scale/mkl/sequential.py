@@ -43,6 +43,11 @@ _NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts ne
 _INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and when few kernels were left to insert
 _FALLS, _FALLS_P = 0.01, 1e-3  # of the gap, or of P: what counts as progress
 _MOST_DOUBLINGS = 3  # of the kernels that are inserted, while there is none
+_FALLS_BUDGET = 0.02  # likewise of P, where kernels are exchanged for others within a budget
+_PATIENCE = 1  # rounds without progress, after which a budget of kernels has brought what it can
+_GROWTH_BUDGET = 3  # samples that join a working set, for each that is there
+_ROUGHLY = 0.1  # inner tolerance with a budget, while many samples within the margin are not at work
+_LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are no good choice
 _ENOUGH = 300  # working samples of a class, by which noise is told
 _FEW = 0.25  # of all samples
 _AT_BOUND = 0.999  # of the box: interior points end slightly inside of it
@@ -86,7 +91,7 @@ class SequentialMKL:
         while True:
             state, certificate = self.round(state)
             yield state, certificate
-            if certificate.gap <= self.settings.tol or state.exhausted:
+            if certificate.gap <= self.settings.tol or state.exhausted or self.budget_spent(state):
                 return
 
     def round(self, state: State) -> tuple[State, Certificate]:
@@ -119,7 +124,7 @@ class SequentialMKL:
         following = replace(
             following,
             round=state.round + 1,
-            inner_tol=self.next_tolerance(solved, inner * stage_gap, grew),
+            inner_tol=self.next_tolerance(solved, seen, inner * stage_gap, grew),
             pool=priced.ids,
             priced=priced.priced,
             scanned=priced.scanned,
@@ -148,7 +153,8 @@ class SequentialMKL:
             )
         if priced.proof is not None and priced.proof.dual > state.bound:
             state = replace(state, bound=priced.proof.dual, proof=priced.proof.duals)
-        better = state.best_gap < (1.0 - _FALLS) * gap or state.best_primal < (1.0 - _FALLS_P) * primal
+        falls = _FALLS_BUDGET if state.over_budget else _FALLS_P
+        better = state.best_gap < (1.0 - _FALLS) * gap or state.best_primal < (1.0 - falls) * primal
         return replace(state, idle=0 if better else state.idle + 1)
 
     def start(self) -> State:
@@ -222,7 +228,19 @@ class SequentialMKL:
         return state
 
     def solve_active(self, state: State) -> tuple[State, Solution]:
-        """MKL on working samples x active kernels."""
+        """MKL on working samples x active kernels.
+
+        If more kernels have a weight than the budget allows, the heaviest are kept, and solved for once more.
+        """
+        solved, solution = self.solve(state)
+        most = self.settings.max_kernels
+        over = most is not None and bool(np.count_nonzero(solved.weights) > most)
+        if most is not None and over:
+            solved, solution = self.solve(_heaviest(solved, most))
+        return replace(solved, over_budget=over), solution
+
+    def solve(self, state: State) -> tuple[State, Solution]:
+        """MKL on working samples x active kernels, however many have a weight."""
         sets = self.sets(state)
         solution = self.inner(sets, state.inner_tol)
         duals = np.zeros_like(state.duals)
@@ -304,20 +322,28 @@ class SequentialMKL:
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 
     def most_insertions(self, state: State) -> int:
-        """Kernels that a round may insert: more while there is no progress."""
-        return self.settings.n_insertions(self.signs.shape[1]) * 2 ** min(state.idle, _MOST_DOUBLINGS)
+        """Kernels that a round may insert: more while there is no progress, but at most half of a budget."""
+        usual, most = self.settings.n_insertions(self.signs.shape[1]), self.settings.max_kernels
+        at_once = usual * 2 ** min(state.idle, _MOST_DOUBLINGS)
+        return at_once if most is None else min(at_once, max(most // 2, _LEAST_INSERTIONS))
+
+    def budget_spent(self, state: State) -> bool:
+        """Whether kernels that are exchanged for others within the budget bring nothing any more."""
+        return state.over_budget and state.last_stage and state.idle >= _PATIENCE
 
     def renew_samples(self, state: State, seen: Seen) -> State:
         """Samples well beyond the margin leave; some of those within it join, at most doubling a working set.
 
-        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use.
+        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A
+        machine of few kernels has many samples within the margin, and takes more of them at once.
         """
         working = state.working & (seen.margins < self.settings.margin)
         in_play = self.stages.mask(state.stage)
         for k, margins in enumerate(seen.margins.T):
             rng = np.random.default_rng([self.settings.seed, state.round, 2, k])
             outside = rng.permutation(np.flatnonzero(in_play & (margins < 1.0) & ~working[:, k]))
-            working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
+            growth = _GROWTH_BUDGET if state.over_budget else 1
+            working[outside[: max(self.settings.first_samples, growth * int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
 
     def covers_stage(self, state: State, seen: Seen) -> bool:
@@ -345,12 +371,11 @@ class SequentialMKL:
         return self.renew_samples(solved, self.look(solved))
 
     def truncated(self, state: State, max_kernels: int) -> State:
-        """Only the heaviest kernels, to be solved for once more."""
-        heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])
-        weights = state.weights[heaviest]
-        tol = 0.2 * self.settings.tol
-        active, weights = state.active[heaviest], weights / weights.sum()
-        return replace(state, active=active, weights=weights, inner_tol=tol, best_primal=np.inf)
+        """The heaviest kernels of the best machine, to be solved for once more; what was proved holds on."""
+        best, tol = state.machine, 0.2 * self.settings.tol
+        primal = state.best_primal if len(best.active) <= max_kernels else np.inf
+        state = replace(state, active=best.active, weights=best.weights, duals=best.duals)
+        return replace(_heaviest(state, max_kernels), inner_tol=tol, best_primal=primal, idle=0)
 
     def warm(self, state: State, C_before: float) -> State:
         """The end of the problem with another C as the start of this one: duals at their bound stay there.
@@ -373,8 +398,20 @@ class SequentialMKL:
             idle=0,
         )
 
-    def next_tolerance(self, state: State, wanted: float, grew: bool) -> float:
-        """What is wanted, within bounds; a tenth of the last one if neither a kernel nor a sample was added."""
+    def next_tolerance(self, state: State, seen: Seen, wanted: float, grew: bool) -> float:
+        """What is wanted, within bounds; a tenth of the last one if neither a kernel nor a sample was added.
+
+        With a budget of kernels the gap stays wide, and says nothing about how exact a solution should be.
+        """
         least = 0.2 * self.settings.tol
+        if state.over_budget:
+            return max(least, _NEAR_TOL if self.covers_stage(state, seen) else _ROUGHLY)
         tol = float(np.clip(wanted, least, max(_LOOSEST, least)))
         return tol if grew else min(tol, 0.1 * state.inner_tol)
+
+
+def _heaviest(state: State, count: int) -> State:
+    """The state with its heaviest kernels alone."""
+    heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:count])
+    weights = state.weights[heaviest]
+    return replace(state, active=state.active[heaviest], weights=weights / weights.sum())

@@ -32,6 +32,7 @@ class Settings:
     spare: float = 0.3  # kernels of zero weight that stay, for each one with a weight
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
+    max_kernels: int | None = None  # with a weight, after every round
 
     def n_insertions(self, n_classes: int) -> int:
         """Kernels inserted in a round: each class needs some of its own."""
@@ -78,6 +79,7 @@ class State:
     bound: float = 0.0  # the largest D proved so far: duals of zero prove this one
     best_primal: float = np.inf
     idle: int = 0  # rounds in which the gap has not fallen
+    over_budget: bool = False  # whether more kernels than allowed had a weight, and only the heaviest were kept
 
     @property
     def machine(self) -> Machine:

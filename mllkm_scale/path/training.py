@@ -1,7 +1,7 @@
 """`train_path`: models of several sizes, each begun where the one before has ended.
 
     Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
-    kernel_counts    from the largest on: the machine is trained once, then keeps ever fewer of its kernels
+    kernel_counts    from the largest on: each begins with the heaviest kernels of the one before, and exchanges them
 
 Data are prepared once, and kernels learned once. Every model has a certificate of its own over all candidate kernels.
 """
@@ -229,8 +229,8 @@ class PathTraining:
         else:
             result, training, elapsed_s = self.train(dataset, problem, value, name, start)
             model, point = result.model, self.measure(result, value, dataset, elapsed_s)
-            smaller = self.values.parameter == "max_kernels"
-            end = Start(tuple(training.states), problem.C, smaller, tuple(training.proofs) if smaller else ())
+            proofs = tuple(training.proofs) if self.values.parameter == "max_kernels" else ()
+            end = Start(tuple(training.states), problem.C, proofs)
             if self.folder is not None:
                 self.folder.keep(point, problem.fingerprint, end)
         self.points.append(point)

@@ -56,15 +56,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Start:
-    """The end of another training on the same problem, with this C, from which the machines of a path begin.
+    """The end of another training on the same data, from which the machines of a path begin.
 
-    With `only_smaller`, nothing is inserted any more: `max_kernels` of its kernels are kept, and solved for once more.
-    What was proved of that problem then holds on.
+    With the same C the problem is the same: a smaller `max_kernels` then keeps the heaviest kernels to begin with, and
+    what was proved before holds on.
     """
 
     states: tuple[Any, ...] = ()
     C: float = 0.0
-    only_smaller: bool = False
     proofs: tuple[Proof, ...] = ()
 
 
@@ -248,21 +247,22 @@ class Training:
         """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
         signs = self.columns(problem)[number]
         machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
-        if self.start.only_smaller:
-            self.shrink(machine, number, self.start.states[number], problem)
-            status = self.conclude(machine, number, "max_kernels", self.start.proofs[number])
-        else:
-            status = self.conclude(machine, number, self.improve(machine, number, problem))
-            most = self.params.max_kernels
-            if most is not None and np.count_nonzero(self.states[number].machine.weights) > most:
-                self.shrink(machine, number, self.states[number], problem)
-                status = self.conclude(machine, number, "max_kernels", self.proofs[number])
+        known = self.start.proofs[number] if self.start.proofs else None
+        status, most = (
+            self.conclude(machine, number, self.improve(machine, number, problem), known),
+            self.params.max_kernels,
+        )
+        if most is not None and (
+            status == "max_kernels" or np.count_nonzero(self.states[number].machine.weights) > most
+        ):
+            self.shrink(machine, number, self.states[number], problem)
+            status = self.conclude(machine, number, "max_kernels", self.proofs[number])
         if isinstance(machine, SequentialMKL) and isinstance(machine.inner, InnerMKL):
             self.inner_records.append(machine.inner.record())
         return status
 
     def improve(self, machine: Any, number: int, problem: Problem) -> str:
-        """Rounds until the gap is small enough, a limit, or nothing helps any more; returns which."""
+        """Rounds until the gap is small enough, a limit, or nothing helps any more; returns by which they ended."""
         status = self.limit(number)
         if status is not None:
             return status
@@ -273,18 +273,20 @@ class Training:
             status = self.limit(number)
             if status is not None:
                 break
-        return status or "precision"
+        return status or ("max_kernels" if machine.budget_spent(self.states[number]) else "precision")
 
     def shrink(self, machine: Any, number: int, state: Any, problem: Problem) -> None:
-        """Keep the heaviest `max_kernels`, and solve for them once more."""
+        """Keep the heaviest `max_kernels` of the best machine, and solve for them once more, to the tolerance."""
         after, certificate = next(machine.rounds(machine.truncated(state, self.params.max_kernels)))
         self.remember(number, after, certificate)
         self.report(problem, certificate)
 
     def begin(self, machine: Any, number: int, problem: Problem) -> Any:
-        """Where a machine goes on from: its checkpoint, the end of another C, the learned machine, or nothing."""
+        """Where a machine goes on from: its checkpoint, the end of another, the learned machine, or nothing."""
         if number < len(self.states):
             return self.states[number]
+        if self.start.states and self.start.C == problem.C:
+            return machine.truncated(self.start.states[number], self.params.max_kernels)
         if self.start.states:
             return machine.warm(self.start.states[number], self.start.C)
         if problem.learned is None or not isinstance(machine, SequentialMKL):

