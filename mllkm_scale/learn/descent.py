@@ -19,9 +19,10 @@ from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
+from mllkm_scale.learn.dropout import Dropout
 from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import make_block
-from mllkm_scale.learn.loops import adam_steps, draw_dropout
+from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
 from mllkm_scale.learn.sizes import BLOCK_ROWS
@@ -104,21 +105,23 @@ class Descent:
     def __init__(self, machine: LearnedMachine, batches: Batches, settings: LearnSettings, team: Team) -> None:
         self.machine, self.batches, self.settings, self.team = machine, batches, settings, team
         layout = machine.layout
+        self.dropout = Dropout(layout, settings.dropout, settings.seed) if settings.dropout > 0 else None
+        of_a_step = layout if self.dropout is None else self.dropout.machine.layout
         n_blocks = -(-batches.most_rows // BLOCK_ROWS)
         height = min(BLOCK_ROWS, batches.most_rows)
-        self.blocks = [make_block(layout, height) for _ in range(n_blocks)]
-        self._gradients = np.zeros((n_blocks, layout.size), np.float32)
+        self.blocks = [make_block(of_a_step, height) for _ in range(n_blocks)]
+        self._whole = self.blocks[0] if self.dropout is None else make_block(layout, height)
+        self._gradients = np.zeros((n_blocks, of_a_step.size), np.float32)
         for block, target in zip(self.blocks, self._gradients, strict=True):
             block.write_to(target)
         zeros = np.zeros(layout.size, np.float32)
         self.state = DescentState(Place(), machine.values, zeros, zeros.copy())
         products = layout.n_mapped * (2 if layout.linear else 1) + 3 * layout.n_outputs * layout.width
-        self._shares = BLOCK_ROWS * layout.n_kernels * products >= _SHARED_FLOPS
+        self._shares = BLOCK_ROWS * of_a_step.n_kernels * products >= _SHARED_FLOPS
         self._ends = np.array([run.stop for run in layout.runs.values()])
         self._rates = np.array([settings.metric_rate if name == "metric" else settings.rate for name in layout.runs])
         self._ridges = np.array([settings.ridge if name == "predictors" else 0.0 for name in layout.runs])
         self._rule = np.array([*settings.decays, settings.floor])
-        self._dropout = np.ones(layout.n_kernels, np.float32)
         self._n_steps = settings.epochs * batches.steps_per_epoch
 
     def resume(self, state: DescentState) -> None:
@@ -157,11 +160,11 @@ class Descent:
         """One step of Adam on a batch."""
         settings, state, n = self.settings, self.state, len(X)
         parts = [slice(start, min(start + BLOCK_ROWS, n)) for start in range(0, n, BLOCK_ROWS)]
-        dropout = self._draw_dropout()
+        machine = self.machine if self.dropout is None else self.dropout.draw(self.machine, state.steps)
 
         def work(at: int) -> tuple[float, int]:
             rows = parts[at]
-            return self.blocks[at].step(self.machine, X[rows], signs[rows], 1.0 / n, dropout)
+            return self.blocks[at].step(machine, X[rows], signs[rows], 1.0 / n)
 
         results = self.team.run(work, range(len(parts))) if self._shares else [work(at) for at in range(len(parts))]
         state.loss += sum(total for total, _ in results)
@@ -172,23 +175,19 @@ class Descent:
         total = self._gradients[0]
         for gradients in self._gradients[1 : len(parts)]:
             total += gradients
+        if self.dropout is not None:
+            self.dropout.spread(total, self._whole.gradients)
+            total = self._whole.gradients
         moments = state.mean, state.square
         adam_steps(
             state.values, total, *moments, self._ends, self._rates * length, self._ridges, self._rule, state.steps
         )
 
-    def _draw_dropout(self) -> Array | None:
-        """Factors of the bumps in this step: a share of the kernels is left out, and the others stand in for them."""
-        if self.settings.dropout == 0:
-            return None
-        draw_dropout(self.settings.seed % 2**63, self.state.steps, self.settings.dropout, self._dropout)
-        return self._dropout
-
     def decide(self, X: Array) -> Array:
         """f (rows, K) of rows in the units of the descent."""
-        height = self.blocks[0].height
+        height = self._whole.height
         starts = range(0, len(X), height)
-        return np.concatenate([self.blocks[0].decide(self.machine, X[at : at + height]).copy() for at in starts])
+        return np.concatenate([self._whole.decide(self.machine, X[at : at + height]).copy() for at in starts])
 
     def held_error(self, X: Array, codes: Array) -> float:
         """Share of rows that are predicted wrongly."""

@@ -44,11 +44,11 @@ class Block(ABC):
         self.active = np.zeros(height, np.int64)
 
     @abstractmethod
-    def decide(self, machine: LearnedMachine, X: Array, dropout: Array | None = None) -> Array:
-        """f (rows, K) of up to `height` rows; overwritten by the next call. Bumps are multiplied by `dropout`."""
+    def decide(self, machine: LearnedMachine, X: Array) -> Array:
+        """f (rows, K) of up to `height` rows; overwritten by the next call."""
 
     @abstractmethod
-    def _backward(self, machine: LearnedMachine, X: Array, active: Array, dropout: Array | None) -> None:
+    def _backward(self, machine: LearnedMachine, X: Array, active: Array) -> None:
         """Set `gradients` from G = dL/dF, which is zero but for the active rows."""
 
     def write_to(self, gradients: Array) -> None:
@@ -58,20 +58,18 @@ class Block(ABC):
         self.d_predictors, self.d_anchors, self.d_log = parts["predictors"], parts["anchors"], parts["log_gammas"]
         self.d_metric = parts.get("metric")
 
-    def step(
-        self, machine: LearnedMachine, X: Array, signs: Array, share: float, dropout: Array | None = None
-    ) -> tuple[float, int]:
-        """Set `gradients` to those of share * sum of the hinge over these rows; bumps are multiplied by `dropout`.
+    def step(self, machine: LearnedMachine, X: Array, signs: Array, share: float) -> tuple[float, int]:
+        """Set `gradients` to those of share * sum of the hinge over these rows.
 
         Returns that sum of the hinge, and the number of rows that are within the margin of some class.
         """
         n = len(X)
-        F = self.decide(machine, X, dropout)
+        F = self.decide(machine, X)
         count, total = loops.hinge(F, signs, share, self.G[:n], self.active)
         if count == 0:
             self.gradients.fill(0.0)
         else:
-            self._backward(machine, X, self.active[:count], dropout)
+            self._backward(machine, X, self.active[:count])
         return float(total), count
 
     def _map_rows(self, machine: LearnedMachine, X: Array) -> Array:
@@ -105,26 +103,22 @@ class GlobalBlock(Block):
         self.DC = np.zeros((height, layout.n_mapped), dtype)
         self.row_sums, self.column_sums = np.zeros(height, dtype), np.zeros(s, dtype)
 
-    def decide(self, machine: LearnedMachine, X: Array, dropout: Array | None = None) -> Array:
+    def decide(self, machine: LearnedMachine, X: Array) -> Array:
         n, layout = len(X), self.layout
         Z, E, H, T = self._map_rows(machine, X), self.E[:n], self.H[:n], self.T[:n]
         z = Z[:, :-1]
         np.matmul(z, self.C.T, out=E)
         zz, cc = np.einsum("ij,ij->i", z, z), np.einsum("ij,ij->i", self.C, self.C)
         loops.set_bumps(E, zz, cc, machine.gammas, self.root, self.falls, E, H)
-        if dropout is not None:
-            H *= dropout
         np.matmul(H, machine.predictors, out=T)
         return np.einsum("ikd,id->ik", T.reshape(n, layout.n_outputs, layout.width), Z, out=self.F[:n])
 
-    def _backward(self, machine: LearnedMachine, X: Array, active: Array, dropout: Array | None) -> None:
+    def _backward(self, machine: LearnedMachine, X: Array, active: Array) -> None:
         a, n = len(active), len(X)
         H, E, dH, dT, dZ = self.H_active[:a], self.E_active[:a], self.dH[:a], self.dT[:a], self.dZ[:a]
         loops.gather(active, self.G[:n], self.Z[:n], self.H[:n], self.E[:n], self.T[:n], dT, H, E, dZ)
         np.matmul(H.T, dT, out=self.d_predictors)
         np.matmul(dT, machine.predictors.T, out=dH)
-        if dropout is not None and not self.falls:  # the slope of the others is -H, which has the factor in it
-            dH *= dropout
         rows = self.row_sums[:a]
         loops.bump_gradients(dH, H, E, machine.gammas, self.root, self.falls, rows, self.column_sums, self.d_log)
         D, z, dz = dH, self.Z[active, :-1], dZ[:, :-1]
@@ -148,23 +142,19 @@ class ComponentBlock(Block):
         s, K, width = self.layout.n_kernels, self.layout.n_outputs, self.layout.width
         return machine.predictors.reshape(s, K, width).transpose(1, 0, 2).reshape(K, -1)
 
-    def decide(self, machine: LearnedMachine, X: Array, dropout: Array | None = None) -> Array:
+    def decide(self, machine: LearnedMachine, X: Array) -> Array:
         n = len(X)
         z, features = self._map_rows(machine, X)[:, :-1], self.features[:n]
         loops.component_features(z, self.C, machine.gammas, self.root, self.falls, features)
-        if dropout is not None:
-            features *= dropout[:, None]
         return np.matmul(features.reshape(n, -1), self._by_output(machine).T, out=self.F[:n])
 
-    def _backward(self, machine: LearnedMachine, X: Array, active: Array, dropout: Array | None) -> None:
+    def _backward(self, machine: LearnedMachine, X: Array, active: Array) -> None:
         a, (s, K, width) = len(active), (self.layout.n_kernels, self.layout.n_outputs, self.layout.width)
         G, z, dz = self.G[active], self.Z[active, :-1], self.dZ[:a, :-1]
         d_features = self.d_features[:a]
         by_output = G.T @ self.features[active].reshape(a, -1)
         self.d_predictors.reshape(s, K, width)[:] = by_output.reshape(K, s, width).transpose(1, 0, 2)
         np.matmul(G, self._by_output(machine), out=d_features.reshape(a, -1))
-        if dropout is not None:
-            d_features *= dropout[:, None]
         loops.component_gradients(d_features, z, self.C, machine.gammas, self.root, self.falls, dz, self.dC, self.d_log)
         self._through_metric(machine, X, active, z, dz)
 

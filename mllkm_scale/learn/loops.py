@@ -23,7 +23,6 @@ __all__ = [
     "bump_gradients",
     "component_features",
     "component_gradients",
-    "draw_dropout",
     "gather",
     "hinge",
     "point_gradients",
@@ -264,18 +263,3 @@ def adam_steps(
         run = slice(start, ends[group])
         adam_step(values[run], gradients[run], mean[run], square[run], rates[group], ridges[group], rule, t)
         start = ends[group]
-
-
-@numba.njit(cache=True, nogil=True)
-def draw_dropout(seed: int, step: int, share: float, factors: Array) -> None:
-    """0 for a share of the factors, others in each step, and 1 / (1 - share) for the rest: SplitMix64 of all three."""
-    kept = factors.dtype.type(1.0 / (1.0 - share))
-    state = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(step) * np.uint64(0x9E3779B97F4A7C15)
-    state ^= state >> np.uint64(29)
-    state *= np.uint64(0xBF58476D1CE4E5B9)
-    for m in range(len(factors)):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z ^= z >> np.uint64(31)
-        factors[m] = kept if float(z >> np.uint64(11)) * 2.0**-53 >= share else factors.dtype.type(0.0)

@@ -21,7 +21,7 @@ _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
 _TRYOUT_EPOCHS = 0.5
-_SEVERAL_DROPOUT = 0.3  # at least, of several classes
+_LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
 RIDGE = 0.1
 """Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
 
@@ -66,26 +66,28 @@ class LearnSettings:
 def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int) -> int:
     """Kernels that are learned of so many rows: as many as were asked for, or 2.5 times the root of rows x outputs.
 
-    A step has so many of them; with those that are left out of it they are more.
+    A step has so many of them; with those that are left out of it they are more. Of two classes alone, many rows have
+    more kernels than the limit by as many as a step leaves out.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
     (271, 30)
     """
-    in_a_step = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS)
-    automatic = round(min(in_a_step / (1.0 - dropout_share(n_rows, n_outputs)), _MOST_KERNELS + n_rows / 1000))
+    in_a_step, share = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS), dropout_share(n_rows, n_outputs)
+    most = (_MOST_KERNELS + n_rows / 1000) / (1.0 - (_LEAST_DROPOUT if n_outputs == 1 else 0.0))
+    automatic = round(min(in_a_step / (1.0 - share), most))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
 
 
 def dropout_share(n_rows: int, n_outputs: int = 1) -> float:
-    """Share of the kernels that a step leaves out: half of them with few rows, none with many rows of two classes.
+    """Share of the kernels that a step leaves out: half of them with few rows, a tenth with many of two classes.
 
     >>> dropout_share(500), round(dropout_share(9000), 3), dropout_share(10**6), dropout_share(10**6, 3)
-    (0.5, 0.249, 0.0, 0.3)
+    (0.5, 0.249, 0.1, 0.3)
     """
     done = math.log(n_rows / _FEW_ROWS) / math.log(_MANY_ROWS / _FEW_ROWS)
     share = _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
-    return share if n_outputs == 1 else max(share, _SEVERAL_DROPOUT)
+    return max(share, _LEAST_DROPOUT if n_outputs == 1 else _SEVERAL_DROPOUT)
 
 
 def learn_settings(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mllkm_scale.learn.dropout import kept_kernels
 from mllkm_scale.learn.machine import Layout
 from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
 
@@ -36,7 +39,10 @@ def block_bytes(layout: Layout, height: int, itemsize: int = 4) -> int:
 def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
     """Memory of a descent: a window of rows, the blocks of a batch, parameters and moments, and held-out rows."""
     most = 2 * settings.batch_rows
-    blocks = -(-most // BLOCK_ROWS) * block_bytes(layout, min(BLOCK_ROWS, most))
+    of_a_step = replace(layout, n_kernels=kept_kernels(layout.n_kernels, settings.dropout))
+    blocks = -(-most // BLOCK_ROWS) * block_bytes(of_a_step, min(BLOCK_ROWS, most))
+    if settings.dropout > 0:  # a block of the whole machine beside them, and the parameters of a step
+        blocks += block_bytes(layout, min(BLOCK_ROWS, most)) + 4 * of_a_step.size
     window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
     window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
     held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)

@@ -85,22 +85,6 @@ def test_every_derivative_is_that_of_finite_differences(map_name, componentwise,
     np.testing.assert_allclose(block.gradients, numeric, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("map_name", MAPS)
-@pytest.mark.parametrize("componentwise", [False, True])
-def test_kernels_that_are_dropped_have_no_derivative_and_others_that_of_their_factor(map_name, componentwise):
-    machine, X, signs = random_machine(map_name, componentwise, 2, "diagonal")
-    factors = np.array([2.0, 0.0, 2.0, 0.0])
-    block, scaled = make_block(machine.layout, N_ROWS, np.float64), machine.copy()
-    scaled.predictors *= factors[:, None]  # f is the same, and so are all derivatives but those of the predictors
-    block.step(machine, X, signs, 0.1, factors)
-    dropped = block.gradients.copy()
-    block.step(scaled, X, signs, 0.1)
-    views = machine.layout.views(dropped), machine.layout.views(block.gradients)
-    for name in ("anchors", "log_gammas", "metric"):
-        np.testing.assert_allclose(views[0][name], views[1][name], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(views[0]["predictors"], factors[:, None] * views[1]["predictors"], atol=1e-12)
-
-
 @pytest.mark.parametrize("componentwise", [False, True])
 def test_single_precision_follows_double_precision(componentwise):
     double, X, signs = random_machine("gaussian", componentwise, 3, "diagonal")
