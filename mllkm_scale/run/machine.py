@@ -67,7 +67,14 @@ def make_machine(
         team,
         poll,
     )
-    settings = Settings(C=problem.C, tol=params.tol, seed=problem.seed, overlap=params.overlap, pricing=params.pricing)
+    settings = Settings(
+        C=problem.C,
+        tol=params.tol,
+        seed=problem.seed,
+        overlap=params.overlap,
+        pricing=params.pricing,
+        max_kernels=params.max_kernels,
+    )
     dtype = scan_dtype(params.tol, params.componentwise)
     scanner = Scanner(problem.grid, crew, dtype, plan.support_bytes, scratch_dir, team)
     return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
@@ -83,6 +90,8 @@ def state_from_arrays(kind: type[Any], arrays: Mapping[str, Array], prefix: str)
     values = {}
     for spec in dataclasses.fields(kind):
         name = f"{prefix}{spec.name}"
+        if name not in arrays and spec.default is not dataclasses.MISSING:
+            continue  # a field that came later
         if name not in arrays:
             raise CheckpointError(f"the checkpoint has no array {name!r}: train anew with --overwrite")
         values[spec.name] = arrays[name] if arrays[name].ndim else arrays[name].item()

@@ -1,22 +1,23 @@
 """Settings that compete on held-out rows: what "auto" becomes where rows are few.
 
 Every contender is trained without the rows of a fold, and errs on these, for one of its strengths after the other,
-until its error gets clearly worse. Errors on few rows are noisy, and neighbours on a path of strengths do about the
-same: so a strength is judged by its own error and that of its neighbours, half and half. With up to 2,000 rows all
-three folds are held out in turn. With more, one is, and at most 2,000 rows of the others are trained on: a ridge times
-the rows means the same for any number of them.
+until its error gets clearly worse; one that is far behind another is left alone. The least of many noisy errors
+flatters: so a kind that is a part of another one, as wide bumps are, must be better by half a standard error. With up
+to 2,000 rows all three folds are held out in turn. With more, one is, and at most 2,000 rows of the others are trained
+on, or 1,000 where several classes have all samples as anchors. More rows want less regularisation: so the first
+strength, which has the least, is taken there unless another one is better by a standard error.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.automatic import weight_of_loss
@@ -35,7 +36,7 @@ from mllkm_scale.run.settings import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contend
 from mllkm_scale.run.wording import percent
 from mllkm_scale.team import Team
 
-__all__ = ["Selection", "Tried", "load_selection", "select", "smoothed"]
+__all__ = ["Selection", "Tried", "judged_by", "load_selection", "select"]
 
 Array = NDArray[Any]
 
@@ -44,6 +45,12 @@ TRYOUT_TOL = 0.2
 
 TRYOUT_FLOPS = 1e11
 """Multiply-adds of the descents of a setting, at most, in all folds: about two seconds."""
+
+DOUBT = 0.5
+"""Standard errors of a held-out error by which another one is clearly better."""
+
+BEATEN = 2.0
+"""Standard errors by which a kind of candidates may be behind another one, and still be tried with other strengths."""
 
 _SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
 
@@ -59,12 +66,14 @@ class Tried:
     C: float | str
     error: float
     judged: float
+    gammas: str | None = None  # by name, or None as in the parameters
 
     @property
     def name(self) -> str:
         """In words."""
         if not self.anchors.startswith("learned"):
-            return f"{self.anchors} samples as anchors, C = {self.C:g}"
+            wide = ", wide bumps" if self.gammas == "wide" else ""
+            return f"{self.anchors} samples as anchors{wide}, C = {self.C:g}"
         return f"{self.anchors} kernels, metric {self.metric or 'none'}, ridge {self.ridge:g}"
 
 
@@ -78,7 +87,8 @@ class Selection:
     def settled(self, params: Params) -> Params:
         """The parameters with the setting that is taken."""
         chosen = self.tried[self.taken]
-        return replace(params, **{name: getattr(chosen, name) for name in _SETTLED})
+        settled = {name: getattr(chosen, name) for name in _SETTLED}
+        return replace(params, **settled, gammas=params.gammas if chosen.gammas is None else chosen.gammas)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -112,7 +122,9 @@ def select(
     """
     seed = int(rivals[0].params.random_state or 0)
     _, codes = encode_labels(dataset.labels())
-    folds = list(folds_of(codes, seed, FEW_ROWS, MOST_ROWS))
+    dear = int(codes.max()) > 1 and not all(rival.learned for rival in rivals)  # many classes of many samples
+    most = MOST_ROWS // 2 if dear and len(codes) > FEW_ROWS else MOST_ROWS
+    folds = list(folds_of(codes, seed, FEW_ROWS, most, MOST_ROWS))
     if not folds:
         return None
     n_held = sum(len(fold.held) for fold in folds)
@@ -120,21 +132,23 @@ def select(
     with ExitStack() as stack:
         walks = [stack.enter_context(_Walk(rival, dataset, codes, folds, plan, poll)) for rival in rivals]
         small = stack.enter_context(team.at_most(TRIED_AT_ONCE))
-        while under_way := [walk for walk in walks if walk.goes_on(n_held)]:
+        best = 1.0
+        while under_way := [walk for walk in walks if walk.goes_on(n_held, best)]:
             tasks = [(walk, fold) for walk in under_way for fold in range(len(folds))]
             wrong = small.run(lambda task: task[0].mistakes(task[1]), tasks)
             for at, walk in enumerate(under_way):
-                walk.errors.append(sum(wrong[at * len(folds) : (at + 1) * len(folds)]) / n_held)
+                walk.errors[walk.place] = sum(wrong[at * len(folds) : (at + 1) * len(folds)]) / n_held
+            best = min(min(walk.errors.values()) for walk in walks)
             if out_of_time():
                 break
-    tried = [one for walk in walks for one in walk.tried()]
+    tried = [one for walk in walks for one in walk.tried(n_held)]
     taken = min(range(len(tried)), key=lambda at: (tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     return Selection(tuple(tried), taken)
 
 
 class _Walk:
-    """A contender on its way along its strengths: on while its error does not get clearly worse."""
+    """A contender on its way along its strengths: from the first to either side, until its error gets clearly worse."""
 
     def __init__(
         self,
@@ -147,7 +161,8 @@ class _Walk:
     ) -> None:
         self.rival, self.dataset, self.codes, self.folds = rival, dataset, codes, folds
         self.plan, self.poll = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE), poll
-        self.errors: list[float] = []
+        self.errors: dict[int, float] = {}  # by the place on the path
+        self.place = rival.first
         self._paths: dict[int, MKLPath] = {}  # of the folds, for candidates that are not learned
         self._stack = ExitStack()
 
@@ -157,17 +172,23 @@ class _Walk:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def goes_on(self, n_held: int) -> bool:
-        """Whether the next strength is worth trying: none has been clearly better than the last one."""
+    def goes_on(self, n_held: int, best_of_all: float) -> bool:
+        """Whether another strength is worth trying, and if so, which: it is at `place` then."""
         if not self.errors:
             return True
-        best = min(self.errors)
-        doubt = 0.5 * np.sqrt(best * (1.0 - best) / n_held)
-        return len(self.errors) < len(self.rival.strengths) and self.errors[-1] <= best + doubt
+        best = min(self.errors.values())
+        if best > judged_by(best_of_all, n_held, BEATEN):
+            return False
+        enough = judged_by(best, n_held)
+        for end, following in ((max(self.errors), max(self.errors) + 1), (min(self.errors), min(self.errors) - 1)):
+            if 0 <= following < len(self.rival.strengths) and self.errors[end] <= enough:
+                self.place = following
+                return True
+        return False
 
     def mistakes(self, fold: int) -> int:
         """Rows of a fold that the machine of the next strength predicts wrongly."""
-        own, strength = Team(), self.rival.strengths[len(self.errors)]
+        own, strength = Team(), self.rival.strengths[self.place]
         crew, params = ThreadCrew(own, self.poll), self.rival.at(strength)
 
         def build(part: Dataset) -> Problem:
@@ -186,14 +207,32 @@ class _Walk:
         path = self._paths[fold]
         return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
 
-    def tried(self) -> list[Tried]:
-        """The strengths that were tried, with their errors."""
-        pairs = zip(self.rival.strengths, self.errors, smoothed(self.errors), strict=False)
-        return [Tried(**_setting(self.rival.at(s)), error=error, judged=judged) for s, error, judged in pairs]
+    def tried(self, n_held: int) -> list[Tried]:
+        """The strengths that were tried, with their errors on so many rows."""
+        return [
+            Tried(**_setting(self.rival.at(self.rival.strengths[at])), error=error, judged=self.judged(at, n_held))
+            for at, error in sorted(self.errors.items())
+        ]
+
+    def judged(self, place: int, n_held: int) -> float:
+        """The error of a strength, with what speaks against it."""
+        doubt = DOUBT if self.rival.doubted else 0.0
+        on_fewer_rows = len(self.codes) > FEW_ROWS
+        return judged_by(self.errors[place], n_held, doubt + (place != self.rival.first and on_fewer_rows))
 
 
 def _setting(params: Params) -> dict[str, Any]:
-    return {name: getattr(params, name) for name in _SETTLED}
+    named = {"gammas": "wide"} if params.gammas == "wide" else {}
+    return {name: getattr(params, name) for name in _SETTLED} | named
+
+
+def judged_by(error: float, n_held: int, doubt: float = DOUBT) -> float:
+    """An error on so many rows, and some standard errors of it.
+
+    >>> round(judged_by(0.1, 100), 3), judged_by(0.0, 100)
+    (0.115, 0.0)
+    """
+    return error + doubt * math.sqrt(error * (1.0 - error) / n_held)
 
 
 def load_selection(path: Path, rivals: Sequence[Contender]) -> Selection | None:
@@ -207,13 +246,3 @@ def load_selection(path: Path, rivals: Sequence[Contender]) -> Selection | None:
             f"{path} is damaged, or belongs to a training with other parameters ({error}): resume it with those that"
             f" it was started with, or {ANEW}"
         ) from None
-
-
-def smoothed(errors: Sequence[float]) -> list[float]:
-    """Half the error of each, and a quarter of that of either neighbour; the ends are neighbours of their own.
-
-    >>> smoothed([0.4, 0.2, 0.2])
-    [0.35, 0.25, 0.2]
-    """
-    padded = np.pad(np.asarray(errors, np.float64), 1, mode="edge")
-    return [round(float(e), 12) for e in 0.5 * padded[1:-1] + 0.25 * (padded[:-2] + padded[2:])]

@@ -43,16 +43,21 @@ MOST_ROWS = 2000
 TRIED_AT_ONCE = 4
 """Settings that are tried at the same time, at most, each in a thread of its own."""
 
-RIDGES = (0.1, 8.0, 128.0)
-CS = (1.0, 10.0, 100.0)
+RIDGES, RIDGES_OF_MANY = (0.1, 8.0, 128.0), (0.1, 1.0, 8.0, 128.0)
+CS, CS_OF_MANY, FIRST_C = (300.0, 30.0, 3.0, 0.3), (30.0, 3.0), 30.0
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One kind of candidates with a path of strengths: ridges of the descent, or values of C for samples."""
+    """One kind of candidates with a path of strengths: ridges of the descent, or values of C for samples.
+
+    The strength at `first` is tried first. A kind that is `doubted` is taken only if it is clearly better than others.
+    """
 
     params: Params
     strengths: tuple[float | str, ...]
+    first: int = 0
+    doubted: bool = False
 
     @property
     def learned(self) -> bool:
@@ -65,21 +70,26 @@ class Contender:
 
 def contenders(params: Params, n_rows: int) -> list[Contender]:
     """What the parameters leave open for so many rows; the first strength of the first is what is taken unseen."""
+    few = LEAST_ROWS <= n_rows <= FEW_ROWS
     found = []
     if may_be_learned(params, n_rows):
         anchors = "learned" if _open(params) else params.anchors
-        metrics: tuple[Metric, ...] = (params.metric,)
+        metric: Metric = "diagonal" if params.metric == "auto" else params.metric
         ridges: tuple[float | str, ...] = (params.ridge,)
-        if params.metric == "auto":
-            metrics = ("diagonal", None) if LEAST_ROWS <= n_rows <= FEW_ROWS else ("diagonal",)
         if params.ridge == "auto":
-            ridges = RIDGES if n_rows >= LEAST_ROWS else RIDGES[:1]
-        found += [Contender(replace(params, anchors=anchors, metric=metric), ridges) for metric in metrics]
+            ridges = RIDGES if few else RIDGES_OF_MANY if n_rows > FEW_ROWS else RIDGES[:1]
+        found.append(Contender(replace(params, anchors=anchors, metric=metric), ridges))
     if may_be_samples(params, n_rows):
         anchors = "all" if _open(params) else params.anchors
         scaling = "standard" if params.scaling == "auto" else params.scaling
-        Cs: tuple[float | str, ...] = CS if found and params.C == "auto" else (params.C,)
-        found.append(Contender(replace(params, anchors=anchors, metric=None, scaling=scaling), Cs))
+        samples = replace(params, anchors=anchors, metric=None, scaling=scaling)
+        Cs: tuple[float | str, ...] = (params.C,)
+        if found and params.C == "auto":
+            Cs = CS if few else CS_OF_MANY
+        first = Cs.index(FIRST_C) if FIRST_C in Cs else 0
+        if found and few and _automatic(params.gammas):
+            found.append(Contender(replace(samples, gammas="wide"), Cs, first, doubted=True))
+        found.append(Contender(samples, Cs, first))
     return found
 
 
@@ -92,13 +102,17 @@ def _open(params: Params) -> bool:
     return anchor_spec(params.anchors).kind == "auto"
 
 
+def _automatic(gammas: object) -> bool:
+    return isinstance(gammas, str) and gammas == "auto"
+
+
 def may_be_learned(params: Params, n_rows: int) -> bool:
     """Whether kernels may be learned: not where scales are given, or where a machine has no local biases."""
     if not _open(params):
         return anchor_spec(params.anchors).learned
     if params.finish == "none":
         return True
-    as_given = params.strategy == "paper" or not isinstance(params.gammas, str) or params.local_bias == 0
+    as_given = params.strategy == "paper" or not _automatic(params.gammas) or params.local_bias == 0
     return n_rows >= LEAST_ROWS and not as_given
 
 

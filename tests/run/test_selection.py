@@ -17,7 +17,7 @@ from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, 
 from mllkm_scale.params import resolve
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.events import Epoch, Notice, Phase, Round
-from mllkm_scale.run.selection import Selection, Tried, _Walk, load_selection, smoothed
+from mllkm_scale.run.selection import Selection, Tried, _Walk, judged_by, load_selection
 from mllkm_scale.run.settings import contenders
 
 SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
@@ -44,7 +44,7 @@ def made_up(monkeypatch):
         asked = []
 
         def mistakes(walk, fold):
-            at = len(walk.errors)
+            at = walk.place
             if fold == 0:
                 asked.append((walk.rival, at))
             return error(walk.rival, at) * len(walk.folds[fold].held)
@@ -57,12 +57,12 @@ def made_up(monkeypatch):
 
 @pytest.fixture
 def winner(made_up):
-    """Let learned kernels without a metric win, or all samples: the others err more, and so do later strengths."""
+    """Let learned kernels win, or all samples with bumps of all widths: others err more, and so do other strengths."""
 
     def arrange(kind):
         def error(rival, at):
-            wins = rival.params.metric is None and rival.learned == (kind == LEARNED)
-            return (0.1 if wins else 0.4) + 0.01 * at
+            wins = rival.learned == (kind == LEARNED) and not rival.doubted
+            return (0.1 if wins else 0.4) + 0.01 * abs(at - rival.first)
 
         return made_up(error)
 
@@ -73,18 +73,9 @@ def recorded(run):
     return json.loads((run / "run.json").read_text())
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_a_strength_is_judged_by_its_error_and_that_of_its_neighbours(errors):
-    found = smoothed(errors)
-    assert len(found) == len(errors)
-    for at, error in enumerate(errors):
-        before, after = errors[max(at - 1, 0)], errors[min(at + 1, len(errors) - 1)]
-        assert found[at] == pytest.approx(error / 2 + before / 4 + after / 4, abs=2e-12)
-    assert min(errors) - 1e-12 <= min(found) <= max(found) <= max(errors) + 1e-12
-
-
-def test_errors_that_are_equal_on_paper_are_judged_equal():
-    assert smoothed([0.1, 0.2, 0.3])[1] == smoothed([0.2, 0.2, 0.2])[1] == 0.2
+@given(st.floats(0, 1), st.integers(1, 10**6))
+def test_a_kind_that_is_doubted_is_judged_half_a_standard_error_worse(error, n_held):
+    assert judged_by(error, n_held) == pytest.approx(error + 0.5 * np.sqrt(error * (1 - error) / n_held))
 
 
 def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
@@ -98,11 +89,14 @@ def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best
     assert taken["error"] == min(one["error"] for one in found["tried"] if one["judged"] == taken["judged"])
     expected = []
     for rival in rivals:
-        path = [one for one in found["tried"] if (one["anchors"], one["metric"]) == kind_of(rival)]
+        path = [one for one in found["tried"] if (one["anchors"], one["gammas"]) == kind_of(rival)]
         errors = [one["error"] for one in path]
-        assert [one["judged"] for one in path] == smoothed(errors)
-        assert len(errors) == steps(rival, errors, wine.n_rows)
-        expected += [rival.at(strength) for strength in rival.strengths[: len(path)]]
+        assert [one["judged"] for one in path] == [judged_by(e, wine.n_rows) if rival.doubted else e for e in errors]
+        strengths = [one["ridge"] if rival.learned else one["C"] for one in path]
+        places = [rival.strengths.index(strength) for strength in strengths]
+        assert rival.first in places
+        assert places == list(range(places[0], places[0] + len(places)))
+        expected += [rival.at(strength) for strength in strengths]
     assert [[one[name] for name in SETTLED] for one in found["tried"]] == [
         [getattr(params, name) for name in SETTLED] for params in expected
     ]
@@ -118,16 +112,7 @@ def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best
 
 
 def kind_of(rival):
-    return rival.params.anchors, rival.params.metric
-
-
-def steps(rival, errors, n_held):
-    """Strengths that are tried of these errors: up to the first one that is worse than an earlier one by a doubt."""
-    for at in range(1, len(errors)):
-        best = min(errors[: at + 1])
-        if errors[at] > best + 0.5 * np.sqrt(best * (1 - best) / n_held):
-            return at + 1
-    return len(rival.strengths)
+    return rival.params.anchors, "wide" if rival.params.gammas == "wide" else None
 
 
 RIVALS = contenders(resolve(), 700)
@@ -141,49 +126,79 @@ class Room:
 
 
 def walk_of(rival, errors):
-    """A contender with these errors so far."""
+    """A contender with these errors so far, by places on its path."""
     walk = _Walk(rival, None, None, [], Room(), lambda: None)
-    walk.errors = list(errors)
+    walk.errors = dict(errors)
     return walk
 
 
-@given(st.sampled_from(RIVALS), st.lists(st.floats(0, 1), max_size=3), st.integers(1, 10**6))
-def test_a_walk_goes_on_while_strengths_are_left_and_the_last_is_not_clearly_worse(rival, errors, n_held):
-    goes_on = walk_of(rival, errors).goes_on(n_held)
-    if not errors:
-        assert goes_on
-    elif len(errors) == len(rival.strengths):
-        assert not goes_on
-    elif errors[-1] == min(errors):
-        assert goes_on
-    else:
-        best = min(errors)
-        assert goes_on == (errors[-1] <= best + 0.5 * np.sqrt(best * (1 - best) / n_held))
+@st.composite
+def walks(draw):
+    """A contender with the errors of some neighbouring strengths, the first one among them."""
+    rival = draw(st.sampled_from(RIVALS))
+    low, high = draw(st.integers(0, rival.first)), draw(st.integers(rival.first, len(rival.strengths) - 1))
+    return rival, {place: draw(st.floats(0, 1)) for place in range(low, high + 1)}
+
+
+@given(walks(), st.integers(1, 10**6))
+def test_a_walk_goes_to_a_neighbour_of_a_strength_that_is_not_clearly_worse(walk, n_held):
+    rival, errors = walk
+    found = walk_of(rival, errors)
+    enough = judged_by(min(errors.values()), n_held)
+    open_ends = [
+        end + step
+        for end, step in ((max(errors), 1), (min(errors), -1))
+        if 0 <= end + step < len(rival.strengths) and errors[end] <= enough
+    ]
+    assert found.goes_on(n_held, 1.0) == bool(open_ends)
+    assert not open_ends or found.place == open_ends[0]
+
+
+def test_a_walk_begins_with_the_first_strength():
+    for rival in RIVALS:
+        walk = walk_of(rival, {})
+        assert walk.goes_on(100, 0.0)
+        assert walk.place == rival.first
 
 
 @pytest.mark.parametrize(
     ("errors", "expected"),
-    [([], True), ([0.5], True), ([0.2, 0.219], True), ([0.2, 0.221], False), ([0.0, 0.001], False), ([0.3, 0.2], True)],
+    [([0.5], True), ([0.2, 0.219], True), ([0.2, 0.221], False), ([0.0, 0.001], False), ([0.3, 0.2], True)],
 )
 def test_a_walk_ends_by_half_a_standard_error(errors, expected):
     """With 100 rows and an error of 0.2 the standard error is 0.04."""
-    assert walk_of(RIVALS[0], errors).goes_on(100) == expected
+    assert walk_of(RIVALS[0], enumerate(errors)).goes_on(100, 1.0) == expected
 
 
-def test_contenders_that_get_worse_are_left_behind_and_the_others_go_on_one_wave_after_the_other(
-    wine, tmp_path, made_up
-):
-    errors = {("learned", "diagonal"): [0.2, 0.4], ("learned", None): [0.5, 0.5, 0.6], ("all", None): [0.3, 0.1, 0.9]}
+@pytest.mark.parametrize(("best_of_all", "expected"), [(0.13, True), (0.1, False)])
+def test_a_walk_that_is_two_standard_errors_behind_another_one_ends(best_of_all, expected):
+    """With 100 rows and an error of 0.1 the standard error is 0.03."""
+    assert walk_of(RIVALS[0], {0: 0.19}).goes_on(100, best_of_all) == expected
+
+
+def test_contenders_go_on_one_wave_after_the_other_until_they_get_worse(wine, tmp_path, made_up):
+    errors = {
+        ("learned", None): {0: 0.2, 1: 0.4},
+        ("all", "wide"): {1: 0.9},
+        ("all", None): {1: 0.25, 2: 0.15, 3: 0.3},
+    }
     asked = made_up(lambda rival, at: errors[kind_of(rival)][at])
     train(wine, run_dir=tmp_path / "run", **QUICK)
-    diagonal, plain, samples = contenders(resolve(**QUICK), wine.n_rows)
-    waves = [[diagonal, plain, samples], [diagonal, plain, samples], [plain, samples]]
-    assert [(kind_of(rival), at) for rival, at in asked] == [
-        (kind_of(rival), at) for at, wave in enumerate(waves) for rival in wave
-    ]
+    learned, wide, usual = errors
+    waves = [[(learned, 0), (wide, 1), (usual, 1)], [(learned, 1), (usual, 2)], [(usual, 3)]]
+    assert [(kind_of(rival), at) for rival, at in asked] == list(chain(*waves))
     found = recorded(tmp_path / "run")["selection"]
-    expected = list(chain(*errors.values()))
+    expected = [path[place] for path in errors.values() for place in sorted(path)]
     np.testing.assert_allclose([one["error"] for one in found["tried"]], expected, atol=1e-12)
+    assert found["tried"][found["taken"]]["C"] == 3.0
+
+
+def test_wide_bumps_that_win_are_those_of_the_model(wine, tmp_path, made_up):
+    made_up(lambda rival, at: 0.1 if kind_of(rival)[1] == "wide" else 0.5)
+    result = train(wine, run_dir=tmp_path / "run", **QUICK)
+    assert recorded(tmp_path / "run")["parameters"]["gammas"] == "wide"
+    usual = train(wine, anchors=SAMPLES, **QUICK).model
+    assert result.model.certificate.n_open < usual.certificate.n_open
 
 
 @pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
@@ -191,8 +206,8 @@ def test_the_model_is_that_of_the_setting_that_wins(wine, tmp_path, winner, kind
     winner(kind)
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     params = recorded(tmp_path / "run")["parameters"]
-    assert (params["anchors"], params["metric"]) == (kind, None)
-    assert (params["ridge"], params["C"]) == ((0.1, "auto") if kind == LEARNED else ("auto", 1.0))
+    assert (params["anchors"], params["metric"]) == (kind, "diagonal" if kind == LEARNED else None)
+    assert (params["ridge"], params["C"]) == ((0.1, "auto") if kind == LEARNED else ("auto", 30.0))
     for name in SETTLED[:4]:
         assert result.model.certificate.params[name] == params[name]
     result.model.save(tmp_path / "auto.mllkm")
@@ -201,11 +216,13 @@ def test_the_model_is_that_of_the_setting_that_wins(wine, tmp_path, winner, kind
     assert (tmp_path / "auto.mllkm").read_bytes() == (tmp_path / "given.mllkm").read_bytes()
 
 
-def test_of_settings_that_are_judged_alike_the_one_with_the_smaller_error_is_taken(wine, tmp_path, made_up):
-    errors = {("learned", "diagonal"): [0.2, 0.2, 0.2], ("learned", None): [0.3, 0.1, 0.3], ("all", None): [0.5] * 3}
-    made_up(lambda rival, at: errors[kind_of(rival)][at])
+@pytest.mark.parametrize(("error", "taken"), [(0.19, None), (0.1, "wide")])
+def test_wide_bumps_must_be_clearly_better(wine, tmp_path, made_up, error, taken):
+    """With 89 rows and errors of 0.2 half a standard error is 0.021."""
+    made_up(lambda rival, at: error if rival.doubted else 0.2)
     train(wine, run_dir=tmp_path / "run", **QUICK)
-    assert recorded(tmp_path / "run")["selection"]["taken"] == 4
+    found = recorded(tmp_path / "run")["selection"]
+    assert found["tried"][found["taken"]]["gammas"] == taken
 
 
 @pytest.mark.parametrize(
@@ -317,11 +334,11 @@ def selected(wine, tmp_path, winner):
         lambda text: "[]",
         lambda text: "null",
         lambda text: "{}",
-        lambda text: text.replace('"taken": 6', '"taken": 9'),
-        lambda text: text.replace('"taken": 6', '"taken": -1'),
-        lambda text: text.replace('"taken": 6', '"taken": "6"'),
+        lambda text: text.replace('"taken": 3', '"taken": 9'),
+        lambda text: text.replace('"taken": 3', '"taken": -1'),
+        lambda text: text.replace('"taken": 3', '"taken": "6"'),
         lambda text: text.replace('"judged"', '"felt"'),
-        lambda text: text.replace('"C": 1.0', '"C": 2.0'),
+        lambda text: text.replace('"C": 30.0', '"C": 2.0'),
         lambda text: json.dumps({"tried": [], "taken": 0}),
     ],
 )
@@ -368,9 +385,9 @@ def test_a_time_limit_that_is_over_ends_the_competition_after_the_first_wave(win
     asked = winner(kind)
     result = train(wine, run_dir=tmp_path / "run", time_limit=1e-9, **QUICK)
     rivals = contenders(resolve(**QUICK), wine.n_rows)
-    assert [(kind_of(rival), at) for rival, at in asked] == [(kind_of(rival), 0) for rival in rivals]
+    assert [(kind_of(rival), at) for rival, at in asked] == [(kind_of(rival), rival.first) for rival in rivals]
     found = recorded(tmp_path / "run")["selection"]
-    assert [(one["anchors"], one["metric"]) for one in found["tried"]] == [kind_of(rival) for rival in rivals]
+    assert [(one["anchors"], one["gammas"]) for one in found["tried"]] == [kind_of(rival) for rival in rivals]
     assert found["tried"][found["taken"]]["anchors"] == kind
     assert result.status == ("learned" if kind == LEARNED else "time_limit")
 
@@ -416,7 +433,7 @@ def test_threads_change_no_bit(wine, tmp_path, monkeypatch):
 def test_all_models_of_a_path_have_the_setting_that_wins(wine, winner, kind):
     asked = winner(kind)
     path = train_path(wine, 0.3, Cs=[0.5, 2.0], **QUICK)
-    assert Counter(at for _, at in asked)[0] == 3
+    assert {rival.first for rival, _ in asked} <= {at for _, at in asked}
     assert len(set(asked)) == len(asked)
     assert [model.certificate.params["anchors"] for model in path.models] == [kind, kind]
     assert [model.certificate.params["C"] for model in path.models] == [0.5, 2.0]

@@ -15,11 +15,13 @@ from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.settings import (
     CS,
+    CS_OF_MANY,
     FEW_ROWS,
     FOLD_ROWS,
     GRID_ROWS,
     LEAST_ROWS,
     RIDGES,
+    RIDGES_OF_MANY,
     Contender,
     contenders,
     is_settled,
@@ -32,9 +34,12 @@ EDGES = [1, TOO_FEW, LEAST_ROWS, FEW, FEW + 1, GRID, GRID + 1, SOME, MANY]
 ROWS = st.one_of(st.sampled_from(EDGES), st.integers(1, 10**7))
 
 
-def kinds(found: list[Contender]) -> list[tuple[object, object]]:
-    """Anchors and metric of each."""
-    return [(rival.params.anchors, rival.params.metric) for rival in found]
+def kinds(found: list[Contender]) -> list[tuple[object, ...]]:
+    """Anchors and metric of each, and gammas that are wide."""
+    return [
+        (rival.params.anchors, rival.params.metric, *(["wide"] if rival.params.gammas == "wide" else []))
+        for rival in found
+    ]
 
 
 @given(st.integers(1, TOO_FEW))
@@ -63,42 +68,45 @@ def test_what_learned_kernels_cannot_have_makes_all_samples_anchors(fixed, n_row
 @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 700, FEW])
 def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
     found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("learned", "diagonal"), ("learned", None), ("all", None)]
-    assert [rival.strengths for rival in found] == [RIDGES, RIDGES, CS]
-    assert [rival.learned for rival in found] == [True, True, False]
-    assert [rival.params.scaling for rival in found] == ["auto", "auto", "standard"]
+    assert kinds(found) == [("learned", "diagonal"), ("all", None, "wide"), ("all", None)]
+    assert [rival.strengths for rival in found] == [RIDGES, CS, CS]
+    assert [rival.strengths[rival.first] for rival in found] == [0.1, 30.0, 30.0]
+    assert [rival.learned for rival in found] == [True, False, False]
+    assert [rival.doubted for rival in found] == [False, True, False]
+    assert [rival.params.scaling for rival in found] == ["auto", "standard", "standard"]
 
 
 @pytest.mark.parametrize("n_rows", [FEW + 1, GRID])
-def test_with_more_rows_one_metric_competes_with_all_samples(n_rows):
+def test_with_more_rows_bumps_of_all_widths_compete_alone(n_rows):
     found = contenders(resolve(), n_rows)
     assert kinds(found) == [("learned", "diagonal"), ("all", None)]
-    assert [rival.strengths for rival in found] == [RIDGES, CS]
+    assert [rival.strengths for rival in found] == [RIDGES_OF_MANY, CS_OF_MANY]
 
 
 @given(st.one_of(st.sampled_from([GRID + 1, SOME, MANY]), st.integers(GRID + 1, 10**8)))
 def test_with_many_rows_only_the_ridges_of_learned_kernels_compete(n_rows):
     found = contenders(resolve(), n_rows)
     assert kinds(found) == [("learned", "diagonal")]
-    assert [rival.strengths for rival in found] == [RIDGES]
+    assert [rival.strengths for rival in found] == [RIDGES_OF_MANY]
     assert found[0].at(found[0].strengths[0]).ridge == RIDGE
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"metric": "full"}, [("learned", "full"), ("all", None)]),
-        ({"metric": 3}, [("learned", 3), ("all", None)]),
-        ({"metric": None}, [("learned", None), ("all", None)]),
-        ({"anchors": "learned:9"}, [("learned:9", "diagonal"), ("learned:9", None)]),
-        ({"anchors": "learned+all"}, [("learned+all", "diagonal"), ("learned+all", None)]),
-        ({"anchors": "learned:9", "metric": "diagonal"}, [("learned:9", "diagonal")]),
+        ({"metric": "full"}, [("learned", "full"), ("all", None, "wide"), ("all", None)]),
+        ({"metric": 3}, [("learned", 3), ("all", None, "wide"), ("all", None)]),
+        ({"metric": None}, [("learned", None), ("all", None, "wide"), ("all", None)]),
+        ({"anchors": "learned:9"}, [("learned:9", "diagonal")]),
+        ({"anchors": "learned+all"}, [("learned+all", "diagonal")]),
         ({"anchors": "all"}, [("all", None)]),
+        ({"anchors": "all", "gammas": "wide"}, [("all", None, "wide")]),
+        ({"gammas": "wide"}, [("all", None, "wide")]),
         ({"anchors": 20}, [(20, None)]),
         ({"anchors": "kmeans:7"}, [("kmeans:7", None)]),
-        ({"max_kernels": 5}, [("learned", "diagonal"), ("learned", None)]),
-        ({"finish": "none"}, [("learned", "diagonal"), ("learned", None)]),
-        ({"finish": "mkl"}, [("learned", "diagonal"), ("learned", None)]),
+        ({"max_kernels": 5}, [("learned", "diagonal")]),
+        ({"finish": "none"}, [("learned", "diagonal")]),
+        ({"finish": "mkl"}, [("learned", "diagonal")]),
     ],
     ids=str,
 )
@@ -151,7 +159,7 @@ GIVEN = st.fixed_dictionaries(
         "C": st.sampled_from(["auto", 4.0]),
         "finish": st.sampled_from(["auto", "mkl"]),
         "scaling": st.sampled_from(["auto", "standard", "quantile"]),
-        "gammas": st.sampled_from(["auto", (0.1,)]),
+        "gammas": st.sampled_from(["auto", "wide", (0.1,)]),
         "max_kernels": st.sampled_from([None, 5]),
         "local_bias": st.sampled_from(["auto", 0.0, 1.0]),
         "componentwise": st.booleans(),
