@@ -34,7 +34,7 @@ fail() {
 [ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]"
 job=$1
 shift
-facts=$("$PYTHON" -m mllkm_scale.run.job_facts "$job") || exit 2
+facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then

@@ -14,7 +14,7 @@ PYTHON=${PYTHON:-python}
 }
 job=$1
 shift
-facts=$("$PYTHON" -m mllkm_scale.run.job_facts "$job") || exit 2
+facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" -m "$budget" -f "$run/scheduler.json" "$@" -- \
     mllkm run "$job" --resume --scheduler-file "$run/scheduler.json"
