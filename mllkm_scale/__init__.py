@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mllkm_scale.lazy import lazy_names
+from mllkm_scale.base.lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -29,16 +29,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mllkm_scale.data import Dataset
+    from mllkm_scale.estimators.classifier import MLLKMClassifier
+    from mllkm_scale.estimators.cross_validation import MLLKMClassifierCV
     from mllkm_scale.model import Model, load_model
-    from mllkm_scale.model.estimator import MLLKMClassifier
     from mllkm_scale.path import PathResult, train_path
-    from mllkm_scale.path.cross_validation import MLLKMClassifierCV
     from mllkm_scale.training import TrainResult, train
 
 _HOMES = {
     "Dataset": "mllkm_scale.data",
-    "MLLKMClassifier": "mllkm_scale.model.estimator",
-    "MLLKMClassifierCV": "mllkm_scale.path.cross_validation",
+    "MLLKMClassifier": "mllkm_scale.estimators.classifier",
+    "MLLKMClassifierCV": "mllkm_scale.estimators.cross_validation",
     "Model": "mllkm_scale.model",
     "PathResult": "mllkm_scale.path",
     "TrainResult": "mllkm_scale.training",

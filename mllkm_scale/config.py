@@ -16,8 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.units import parse_bytes
 
 __all__ = [
     "PARAMETERS",
@@ -104,7 +104,7 @@ def _switch(value: Any) -> bool:
 
 
 def _progress(value: Any) -> str:
-    from mllkm_scale.run.progress import MODES
+    from mllkm_scale.run.progress.choose import MODES
 
     if value not in MODES:
         raise ParameterError(f"{value!r} is none of {', '.join(MODES)}")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.units import parse_bytes
 
 __all__ = ["GAMMA_NAMES", "PRESETS", "Params", "changed", "checked", "defaults", "parameter", "resolve"]
 

@@ -9,23 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mllkm_scale.crew import Crew
+from mllkm_scale.base.events import Listener, Notice
+from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.prepared import require_writable
+from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.params import Params, resolve
-from mllkm_scale.report.ending import Ending
-from mllkm_scale.run.events import Listener, Notice
+from mllkm_scale.plan.training import Plan, make_plan
+from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
-from mllkm_scale.run.plan import Plan, make_plan
-from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.progress.choose import PlainProgress, broadcast
 from mllkm_scale.run.training import Training, TrainResult
-from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["TrainResult", "enlisted", "train"]
+__all__ = ["TrainResult", "dask_executor", "train"]
 
 
 def train(
@@ -88,7 +88,7 @@ def train(
     settings = resolve(preset, **params)
     with ExitStack() as stack:
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Ending.checked(dataset, test, image_shape, report if run_dir is not None else False)
+        ending = Finalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         folder = None
@@ -101,21 +101,21 @@ def train(
         own = PlainProgress() if settings.verbose else None
         listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
-        team = stack.enter_context(Team(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, team, broadcast(*listeners), folder, should_stop, ending)
+        threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
+        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, ending)
         if client is not None:
             run_path = None if folder is None else folder.path
-            training.crew = stack.enter_context(
-                enlisted(client, run_path, settings, plan, training.poll, training.listener)
+            training.executor = stack.enter_context(
+                dask_executor(client, run_path, settings, plan, training.poll, training.listener)
             )
         return training.run(dataset, resume)
 
 
-def enlisted(
+def dask_executor(
     client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
-) -> AbstractContextManager[Crew]:
-    """The workers of a client as the crew of a training, or of several in turn."""
-    from mllkm_scale.cluster.enlist import enlisted as enlist
+) -> AbstractContextManager[Executor]:
+    """The workers of a client as the executor of a training, or of several in turn."""
+    from mllkm_scale.cluster.dask_executor import dask_executor as enlist
 
     return enlist(
         client,

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from sklearn.base import clone
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale.base.events import Finished
 from mllkm_scale.cli import cli
 from mllkm_scale.config import PARAMETERS, SETTINGS, Origin, configured, in_force
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.params import checked, defaults, resolve
-from mllkm_scale.run.events import Finished
 
 Configure = Callable[..., None]
 

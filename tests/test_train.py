@@ -12,11 +12,11 @@ from threadpoolctl import threadpool_limits
 
 from mllkm_scale import Dataset, MLLKMClassifier
 from mllkm_scale import train as train_with_defaults
+from mllkm_scale.base.events import Round
 from mllkm_scale.errors import BudgetError, DataError, InterruptedTraining, ParameterError, ScratchError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.mkl.forms import Choice
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.run.events import Round
 
 train = partial(train_with_defaults, anchors="all")  # the machine whose candidates are all samples
 GAMMAS = (0.1, 0.5)

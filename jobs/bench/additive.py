@@ -25,13 +25,13 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset, Model, train
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import ModelRecord
-from mllkm_scale.model.additive import AdditiveModel, compile_additive
-from mllkm_scale.team import one_blas_thread
+from mllkm_scale.model.tables.additive import AdditiveModel, compile_additive
 
 COMPONENTS = {"mnist": 50, "ijcnn1": None}
 SCALING = {"mnist": "none", "ijcnn1": "standard"}

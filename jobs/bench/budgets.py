@@ -21,10 +21,10 @@ from common import load, write, write_hdf5
 from tiles import compare_tiles
 
 from mllkm_scale import Dataset, Model
+from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.params import resolve
-from mllkm_scale.run.plan import make_plan
-from mllkm_scale.units import format_bytes, parse_bytes
+from mllkm_scale.plan.training import make_plan
 
 GOAL = 2.5  # times the seconds of the largest budget, at most
 

@@ -14,12 +14,12 @@ import h5py
 import numpy as np
 
 from mllkm_scale import Dataset, Model, __version__, train
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data import catalogue
 from mllkm_scale.data.catalogue.entries import route_of
 from mllkm_scale.data.catalogue.routes import RouteError
 from mllkm_scale.errors import FetchError, MLLKMError
-from mllkm_scale.run.progress import PlainProgress
-from mllkm_scale.units import format_bytes
+from mllkm_scale.run.progress.choose import PlainProgress
 
 ROOT = Path(__file__).resolve().parents[2]
 

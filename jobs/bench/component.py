@@ -20,14 +20,14 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data import Preprocessor, prepare
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.scan.component import ComponentSums
+from mllkm_scale.scan.component.sums import ComponentSums
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import COMPONENT_HEIGHT, component_bytes
-from mllkm_scale.team import one_blas_thread
 
 COMPONENTS = 50
 

@@ -21,14 +21,14 @@ import numpy as np
 from common import ROOT, load, write_hdf5
 
 from mllkm_scale import Dataset, Model, train
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, bumps, gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import RIDGE, learn_settings
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
-from mllkm_scale.team import Team
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 TINTS = ("#c9c9c9", "#e3e3e3", "#f4a582", "#fddbc7", "#92c5de", "#2166ac", "#d9e8f3")
 
@@ -202,7 +202,7 @@ def draw_learned(path: Path) -> None:
     batches = Batches(
         Dataset.from_arrays(Z[:1500]), signs, np.ones(1500, bool), settings.batch_rows, Units(np.zeros(2), 1.0), seed=0
     )
-    descent = Descent(machine, batches, settings, Team(1))
+    descent = Descent(machine, batches, settings, Threads(1))
     paths = [machine.anchors.copy()] + [descent.machine.anchors.copy() for _ in descent.epochs(None)]
     params = {"anchors": f"learned:{n_kernels}", "metric": "diagonal", "ridge": RIDGE, "scaling": "standard"}
     model = train(data, **params, C=1.0, finish="mkl", n_jobs=1).model

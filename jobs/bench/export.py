@@ -28,9 +28,9 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset, Model, train
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.export import export_c, export_npz, export_onnx
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.team import one_blas_thread
 
 REQUIRED = 1e-5
 SINGLE_ROWS = 200

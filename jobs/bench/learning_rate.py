@@ -20,13 +20,13 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data.labels import encode_labels, signs_of
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.learn.batches import Batches, Place, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.learn.sizes import BLOCK_ROWS
-from mllkm_scale.team import Team, one_blas_thread
 
 GOAL = 0.6
 EPOCHS_BEFORE = 5
@@ -81,7 +81,7 @@ def measure(X: np.ndarray, signs: np.ndarray, n_kernels: int, repeats: int) -> d
     sample, used = units.of(X[: max(1000, n_kernels)]), np.ones(len(X), dtype=bool)
     machine = first_machine(Family("gaussian"), sample[:1000], sample, signs.shape[1], settings)
     batches = Batches(Dataset.from_arrays(X), signs, used, settings.batch_rows, units, 0)
-    descent = Descent(machine, batches, settings, Team())
+    descent = Descent(machine, batches, settings, Threads())
 
     def epoch(number: int) -> float:
         started = time.perf_counter()

@@ -19,7 +19,7 @@ from machines import peer, table, tuned_svc
 from tables import parameter
 
 from mllkm_scale import MLLKMClassifier
-from mllkm_scale.units import format_bytes
+from mllkm_scale.base.units import format_bytes
 
 TRAINING_ROWS = 16_000
 PEERS = ("svc", "tuned_svc", "ldkl3", "ldkl6")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scale_page import ROOT, filled, table
 
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 Result = dict[str, Any]
 DRIFTS = {"permuted": "labels permuted", "turned": "digits turned by 90 degrees"}

@@ -24,15 +24,15 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset
-from mllkm_scale.block_grid import BlockGrid
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.block_grid import BlockGrid
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Preprocessor, prepare
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.scan import Scanner
 from mllkm_scale.scan.support import PART_ROWS, Support
 from mllkm_scale.scan.work import block_height
-from mllkm_scale.team import Team, one_blas_thread
 
 GOAL = 0.6
 COMPONENTS = (None, 50)
@@ -88,11 +88,11 @@ def measure(grid: KernelGrid, X: np.ndarray, duals: np.ndarray, threads: int, re
     """Rates of scan and products in every repeat, after one that is not counted."""
     products = Products.of_scan(grid, Support.of(X, duals, np.dtype(np.float32)))
     scan_s, matmul_s = [], []
-    with Team(threads) as team:
-        scanner = Scanner(grid, ThreadCrew(team))
+    with Threads(threads) as threads:
+        scanner = Scanner(grid, ThreadExecutor(threads))
         for _ in range(1 + repeats):
             scan_s.append(scanner.scan(X, duals, CANDIDATES).seconds)
-            matmul_s.append(products.seconds(team))
+            matmul_s.append(products.seconds(threads))
     shares = [matmul / scan for matmul, scan in zip(matmul_s[1:], scan_s[1:], strict=True)]
     return {
         "features": grid.anchors.n_features,
@@ -152,10 +152,10 @@ class Products:
         an_anchor = sum(n * d + self.n_gammas * sum(duals) * (d + 1) for n, duals in self.parts)
         return 2.0 * an_anchor * sum(self.heights)
 
-    def seconds(self, team: Team) -> float:
-        """Time of all of them, by the threads of the team."""
+    def seconds(self, threads: Threads) -> float:
+        """Time of all of them, by the threads of the threads."""
         started = time.perf_counter()
-        team.run(self.multiply, self.heights)
+        threads.run(self.multiply, self.heights)
         return time.perf_counter() - started
 
     def multiply(self, height: int) -> None:

@@ -23,15 +23,15 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
 from mllkm_scale.params import resolve
+from mllkm_scale.plan.training import make_plan
 from mllkm_scale.run.machine import make_machine
-from mllkm_scale.run.plan import make_plan
 from mllkm_scale.run.problem import build_problem
-from mllkm_scale.team import Team, one_blas_thread
 
 AT_ONCE = 512  # kernels
 
@@ -65,17 +65,17 @@ def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict
     params = resolve(**given, anchors="all", pricing="full", overlap="never", random_state=0)
     dataset = Dataset.from_arrays(X, y.astype(np.int32))
     plan = make_plan(dataset, params)
-    with one_blas_thread(), Team(2) as team:
-        crew = ThreadCrew(team)
-        problem = build_problem(dataset, params, plan, lambda event: None, crew)
-        machine = make_machine(problem, problem.signs, params, plan, team, crew, lambda: None)
+    with one_blas_thread(), Threads(2) as threads:
+        executor = ThreadExecutor(threads)
+        problem = build_problem(dataset, params, plan, lambda event: None, executor)
+        machine = make_machine(problem, problem.signs, params, plan, threads, executor, lambda: None)
         assert isinstance(machine, SequentialMKL)
         before: np.ndarray | None = None
         signed_before = np.zeros_like(problem.signs)
         for state, certificate in machine.rounds():
             signed = problem.signs * state.duals
             rows = problem.data.rows(np.arange(problem.data.n_rows)).astype(np.float64)
-            roots = np.sqrt(forms_of(problem.grid, rows, signed, team))
+            roots = np.sqrt(forms_of(problem.grid, rows, signed, threads))
             if before is not None:
                 bound = before + shifts_of(problem.grid, rows, signed - signed_before)
                 threshold = np.sqrt(largest_active(machine, state))
@@ -87,10 +87,10 @@ def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict
         problem.close()
 
 
-def forms_of(grid: KernelGrid, X: np.ndarray, signed_duals: np.ndarray, team: Team) -> np.ndarray:
+def forms_of(grid: KernelGrid, X: np.ndarray, signed_duals: np.ndarray, threads: Threads) -> np.ndarray:
     """q of all kernels."""
     used = signed_duals.any(axis=1)
-    parts = [grid.take(ids).quadratic_forms(X[used], signed_duals[used], team) for ids in kernel_parts(grid)]
+    parts = [grid.take(ids).quadratic_forms(X[used], signed_duals[used], threads) for ids in kernel_parts(grid)]
     return np.concatenate(parts)
 
 

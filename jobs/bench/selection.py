@@ -21,11 +21,11 @@ from sklearn.model_selection import train_test_split
 from tables import TABLES, TEST_SHARE
 
 from mllkm_scale import Dataset, MLLKMClassifier
+from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.params import Params
-from mllkm_scale.run.plan import make_plan
+from mllkm_scale.plan.contenders import FEW_ROWS, Contender, contenders
+from mllkm_scale.plan.training import make_plan
 from mllkm_scale.run.selection import judged_by, select
-from mllkm_scale.run.settings import FEW_ROWS, Contender, contenders
-from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 SETS = {
     "learned": ("learned",),
@@ -77,9 +77,9 @@ def tried(data: dict[str, np.ndarray], seed: int) -> Record:
 def held_error(rival: Contender, strength: float | str, X: np.ndarray, y: np.ndarray) -> float:
     """The error of one strength on the rows that are held out in turn."""
     dataset, alone = Dataset.from_arrays(X, y), Contender(rival.params, (strength,))
-    with one_blas_thread(), Team(n_threads(-1)) as team:
+    with one_blas_thread(), Threads(n_threads(-1)) as threads:
         plan = make_plan(dataset, rival.at(strength))
-        found = select(dataset, [alone], plan, team, lambda event: None, lambda: None, lambda: False)
+        found = select(dataset, [alone], plan, threads, lambda event: None, lambda: None, lambda: False)
     if found is None:
         raise SystemExit("a class has a single row, so that none can be held out")
     return found.tried[0].error

@@ -29,8 +29,8 @@ import h5py
 import psutil
 from common import load, write
 
+from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import ClusterError
-from mllkm_scale.units import format_bytes, parse_bytes
 
 LOOK_S = 0.2  # between two looks at the processes
 ORPHANS_S = 30.0  # for workers to see that their master is gone

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale import Model
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.mkl.forms import InnerSizes, tile_bytes
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.solver.svm import EpochLimits
 from mllkm_scale.solver.tiled_svm import TiledSVM
-from mllkm_scale.team import one_blas_thread
 
 MOST_EPOCHS = 50
 

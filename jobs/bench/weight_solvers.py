@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from common import load, write
 
+from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.gram.blocks import GlobalBlock
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family
@@ -25,7 +26,6 @@ from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
 from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.solver.svm import DenseSVM
-from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 
 class TimeIsUp(Exception):
@@ -41,8 +41,8 @@ def main() -> None:
     parser.add_argument("--digit", type=int, default=8)
     parser.add_argument("--C", type=float, default=10.0)
     arguments = parser.parse_args()
-    with one_blas_thread(), Team(n_threads(-1)) as team:
-        block, problem = restricted_problem(arguments, team)
+    with one_blas_thread(), Threads(n_threads(-1)) as threads:
+        block, problem = restricted_problem(arguments, threads)
         uniform = np.full(arguments.kernels, 1.0 / arguments.kernels)
 
         def oracle() -> Oracle:
@@ -65,7 +65,7 @@ def main() -> None:
     print(f"written: {write('weight_solvers', {'setting': vars(arguments), 'rows': rows})}")
 
 
-def restricted_problem(arguments: argparse.Namespace, team: Team) -> tuple[GlobalBlock, RestrictedProblem]:
+def restricted_problem(arguments: argparse.Namespace, threads: Threads) -> tuple[GlobalBlock, RestrictedProblem]:
     data = load("usps")
     rng = np.random.default_rng(0)
     labels = data["y"]
@@ -79,7 +79,7 @@ def restricted_problem(arguments: argparse.Namespace, team: Team) -> tuple[Globa
     plain = family.kernels(anchors, gammas)
     kernels = family.kernels(anchors, gammas, 1.0 / plain.diagonals(X).mean(axis=0))
     block = GlobalBlock(kernels, X, signs)
-    return block, RestrictedProblem([block], arguments.C, team)
+    return block, RestrictedProblem([block], arguments.C, threads)
 
 
 def timed(solve: Callable[[Callable[[], None]], Solution], limit_s: float) -> dict[str, float | int | None]:

@@ -26,14 +26,14 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset, train
-from mllkm_scale.cluster import ClusterSpec, DaskCrew, open_client
-from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
+from mllkm_scale.base.units import parse_bytes
+from mllkm_scale.cluster import ClusterSpec, DaskExecutor, open_client
 from mllkm_scale.data import Preprocessor, prepare
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.scan import Scanner, ScanResult
-from mllkm_scale.team import Team, one_blas_thread
-from mllkm_scale.units import parse_bytes
 
 GAMMAS, COMPONENTS, CLASSES, CANDIDATES = 5, 50, 10, 1000
 
@@ -90,8 +90,8 @@ def measure(X: np.ndarray, arguments: argparse.Namespace, folder: Path) -> dict[
     reference = None
     for _ in range(arguments.repeats):
         for name, seconds in times.items():
-            with crew_of(name, parse_bytes(arguments.memory), folder) as crew:
-                scanner = Scanner(grid, crew)
+            with executor_of(name, parse_bytes(arguments.memory), folder) as executor:
+                scanner = Scanner(grid, executor)
                 scanner.scan(*support, count=CANDIDATES)
                 started = time.perf_counter()
                 result = scanner.scan(*support, count=CANDIDATES)
@@ -103,15 +103,15 @@ def measure(X: np.ndarray, arguments: argparse.Namespace, folder: Path) -> dict[
 
 
 @contextmanager
-def crew_of(name: str, budget: int, folder: Path) -> Iterator[Crew]:
-    """The crew by the name of its column: "2 threads", "1 worker"."""
+def executor_of(name: str, budget: int, folder: Path) -> Iterator[Executor]:
+    """The executor by the name of its column: "2 threads", "1 worker"."""
     count, kind = int(name.split()[0]), name.split()[1]
     if kind.startswith("thread"):
-        with Team(count) as team:
-            yield ThreadCrew(team)
+        with Threads(count) as threads:
+            yield ThreadExecutor(threads)
     else:
         with open_client(ClusterSpec(kind="local", workers=count), memory_budget=budget) as client:
-            yield DaskCrew(client, folder)
+            yield DaskExecutor(client, folder)
 
 
 def machine_speedup(seconds: float = 2.0, repeats: int = 3) -> float:

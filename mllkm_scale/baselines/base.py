@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.errors import DataError
-from mllkm_scale.team import one_blas_thread
 
 __all__ = ["Baseline"]
-
-Array = NDArray[Any]
 
 
 class Baseline(ClassifierMixin, BaseEstimator):

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
 from mllkm_scale.baselines.dcpred_landmarks import fitted_expansion, weighted_centres
@@ -26,7 +25,6 @@ from mllkm_scale.kernels.distances import row_blocks, squared_distances
 
 __all__ = ["DCPredClassifier"]
 
-Array = NDArray[Any]
 SAMPLE = 20_000  # random rows that the clusters are found on
 LANDMARK_WEIGHTS = ("duals", "uniform")
 

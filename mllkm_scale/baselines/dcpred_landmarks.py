@@ -18,16 +18,15 @@ Weights. beta is the least squares fit of g to f on the rows of the cluster,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, solve
 from sklearn.cluster import KMeans
 
+from mllkm_scale.base.arrays import Array
+
 __all__ = ["Expansion", "fitted_expansion", "weighted_centres"]
 
-Array = NDArray[Any]
 RIDGE = 1e-9  # against the rounding of kernels that are nearly dependent, not against the training samples
 RANK = 1e-12  # least eigenvalue, relative to the largest, that counts in the span of the landmarks
 

@@ -10,15 +10,14 @@ the columns of E are the gates of its kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["gates", "gating_gradient", "localized_gram"]
 
-Array = NDArray[Any]
 Parts = Sequence[tuple[Array, Array]]
 """Of each kind of kernel: its Gram (n, n), and which kernels (columns of the gates) are of that kind."""
 

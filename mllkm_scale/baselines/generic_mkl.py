@@ -13,18 +13,15 @@ constant. A kernel of unit mean diagonal is n times one of unit trace, so C is n
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_positive, seed_of
 from mllkm_scale.kernels.generic import GenericFamily
 
 __all__ = ["GenericMKL"]
-
-Array = NDArray[Any]
 
 
 class GenericMKL(Baseline):

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["CacheStatistics", "KernelCache", "Rows", "fetch_row", "forget_row", "gaussian_block", "insert_row"]
 
-Array = NDArray[Any]
 _ITEM_BYTES = 8
 _HITS, _MISSES, _EVICTIONS, _KEPT, _MOST_KEPT, _CLOCK = range(6)
 

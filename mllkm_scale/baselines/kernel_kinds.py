@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["KINDS", "Kind", "kinds_of"]
 
-Array = NDArray[Any]
 
 KINDS = ("linear", "polynomial", "gaussian")
 

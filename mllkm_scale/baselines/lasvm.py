@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_count, check_positive, seed_of
 from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
@@ -27,11 +27,9 @@ from mllkm_scale.baselines.lasvm_steps import Problem, Window, extremes, finish,
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of, widened
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import row_blocks, squared_distances
-from mllkm_scale.units import parse_bytes
 
 __all__ = ["LaSVMClassifier"]
 
-Array = NDArray[Any]
 _WINDOW = 64  # samples whose kernel rows are computed at once
 _SEEDS = 5  # samples of either sign that a class starts with
 _FIRST_WIDTH = 512  # slots at the start; a quarter more than needed when the support sets outgrow them

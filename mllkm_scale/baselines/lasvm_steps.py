@@ -9,18 +9,17 @@ alpha_j > A_j and g_i - g_j > tau; a step moves lambda from alpha_j to alpha_i. 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.kernel_cache import Rows, fetch_row, forget_row, insert_row
 from mllkm_scale.baselines.support_sets import Machine, SupportUnion, add_member, drop_member, machine_of
 
 __all__ = ["Problem", "Window", "extremes", "finish", "seed", "visit"]
 
-Array = NDArray[Any]
 _LEAST_CURVATURE = 1e-12  # of a pair of equal samples, which one step takes to a bound
 
 

@@ -10,11 +10,10 @@ Prediction costs O(depth d) a class, whatever the number of training samples.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_count, check_positive, seed_of
 from mllkm_scale.baselines.ldkl_objective import Forest, mean_hinge
@@ -22,7 +21,6 @@ from mllkm_scale.baselines.ldkl_tree import path_scores
 
 __all__ = ["LDKLClassifier"]
 
-Array = NDArray[Any]
 STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
 LARGEST_BATCH = 256  # by default: an epoch of larger ones costs as much, and takes fewer steps
 DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square

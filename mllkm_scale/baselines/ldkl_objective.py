@@ -12,16 +12,14 @@ All parameters are rows of one array, so that a mini-batch costs two matrix prod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.ldkl_tree import route_slopes, soft_paths
 
 __all__ = ["Forest", "mean_hinge", "slopes_in_place"]
 
-Array = NDArray[Any]
 TINY = 1e-300  # in place of a mean that is zero
 
 

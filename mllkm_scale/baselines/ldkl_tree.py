@@ -11,15 +11,12 @@ which becomes the hard one as the sharpness s grows. Arrays are (rows, trees, no
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["path_scores", "route_slopes", "soft_paths"]
-
-Array = NDArray[Any]
 
 
 @numba.njit(cache=True, nogil=True)

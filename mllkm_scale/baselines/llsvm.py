@@ -12,14 +12,12 @@ majority of its cell (USPS at C = 0.1: 8.8 % error instead of 7.7 %), so b is in
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
 from mllkm_scale.baselines.local_coordinates import CODINGS, automatic_bandwidth, coordinates, nearest_anchors
@@ -27,7 +25,6 @@ from mllkm_scale.errors import ParameterError
 
 __all__ = ["LLSVMClassifier"]
 
-Array = NDArray[Any]
 
 MANY = 20_000  # rows above which the centres come from mini-batches
 

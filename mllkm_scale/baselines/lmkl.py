@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
 from mllkm_scale.baselines.gating import Parts, gates, gating_gradient, localized_gram
@@ -27,7 +26,6 @@ from mllkm_scale.errors import ParameterError
 
 __all__ = ["LMKLClassifier"]
 
-Array = NDArray[Any]
 
 ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
 

@@ -10,15 +10,13 @@ A coding is kept as two arrays (n, n_nearest): which anchors, and their coordina
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["CODINGS", "automatic_bandwidth", "coordinates", "nearest_anchors"]
 
-Array = NDArray[Any]
 
 CODINGS = ("inverse_distance", "kernel_codebook")
 ROWS = 2048  # of a block: its inner products with the anchors stay in the cache

@@ -18,18 +18,16 @@ which is also the duality gap of w and the duals alpha_i = -C loss'(margin_i): t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of, warn_of_gap
 
 __all__ = ["SAGClassifier", "sag_epoch"]
 
-Array = NDArray[Any]
 LOSSES = ("squared_hinge", "smoothed_hinge")
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
 _FLAT = 1e-8  # squared gradients below it say nothing about the curvature (the article's threshold)

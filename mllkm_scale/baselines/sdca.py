@@ -11,19 +11,15 @@ samples at a bound rest whose margin is far on the right side of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.baselines.checks import check_count, check_positive, seed_of, warn_of_gap
 from mllkm_scale.solver.sdca import sdca_epoch_features
 from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["SDCAClassifier"]
-
-Array = NDArray[Any]
 
 
 class SDCAClassifier(Baseline):

@@ -5,17 +5,12 @@ The problem and the kernels stand in `generic_mkl`, the algorithm in `mkl.paper`
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
-
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.generic_mkl import GenericMKL
 from mllkm_scale.kernels.generic import GenericFamily
-from mllkm_scale.mkl.paper import PaperMKL
+from mllkm_scale.mkl.algorithm2 import PaperMKL
 
 __all__ = ["SequentialMKLClassifier"]
-
-Array = NDArray[Any]
 
 
 class SequentialMKLClassifier(GenericMKL):

@@ -6,11 +6,9 @@ memory of MKL are about. The problem and the kernels stand in `generic_mkl`, the
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.generic_mkl import GenericMKL
 from mllkm_scale.kernels.generic import ActiveGeneric, GenericFamily
 from mllkm_scale.mkl.oracle import Oracle
@@ -18,8 +16,6 @@ from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.solver.svm import DenseSVM
 
 __all__ = ["SimpleMKLClassifier"]
-
-Array = NDArray[Any]
 
 
 class SimpleMKLClassifier(GenericMKL):

@@ -6,11 +6,12 @@ in consecutive places, so that a pass over them reads consecutive numbers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = [
     "Machine",
@@ -22,8 +23,6 @@ __all__ = [
     "machine_of",
     "widened",
 ]
-
-Array = NDArray[Any]
 
 
 class SupportUnion(NamedTuple):

@@ -5,25 +5,25 @@ from __future__ import annotations
 import click
 
 from mllkm_scale import __version__
-from mllkm_scale.cli.choose import choose
-from mllkm_scale.cli.completion import completion
-from mllkm_scale.cli.config import config
-from mllkm_scale.cli.convert import convert
-from mllkm_scale.cli.demo import demo
-from mllkm_scale.cli.doctor import doctor
-from mllkm_scale.cli.evaluate import evaluate
-from mllkm_scale.cli.export import export
-from mllkm_scale.cli.fetch import fetch
+from mllkm_scale.cli.commands.choose import choose
+from mllkm_scale.cli.commands.completion import completion
+from mllkm_scale.cli.commands.config import config
+from mllkm_scale.cli.commands.convert import convert
+from mllkm_scale.cli.commands.demo import demo
+from mllkm_scale.cli.commands.doctor import doctor
+from mllkm_scale.cli.commands.evaluate import evaluate
+from mllkm_scale.cli.commands.export import export
+from mllkm_scale.cli.commands.fetch import fetch
+from mllkm_scale.cli.commands.inspect import inspect
+from mllkm_scale.cli.commands.path import path
+from mllkm_scale.cli.commands.plan import plan
+from mllkm_scale.cli.commands.predict import predict
+from mllkm_scale.cli.commands.report import report
+from mllkm_scale.cli.commands.reproduce import reproduce
+from mllkm_scale.cli.commands.run import run
+from mllkm_scale.cli.commands.stream import stream
+from mllkm_scale.cli.commands.train import train
 from mllkm_scale.cli.group import CommandGroup, debug_option
-from mllkm_scale.cli.inspect import inspect
-from mllkm_scale.cli.path import path
-from mllkm_scale.cli.plan import plan
-from mllkm_scale.cli.predict import predict
-from mllkm_scale.cli.report import report
-from mllkm_scale.cli.reproduce import reproduce
-from mllkm_scale.cli.run import run
-from mllkm_scale.cli.stream import stream
-from mllkm_scale.cli.train import train
 
 __all__ = ["cli", "main"]
 

@@ -18,7 +18,7 @@ from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
-    from mllkm_scale.cluster.spec import ClusterSpec
+    from mllkm_scale.run.job.cluster import ClusterSpec
 
 __all__ = [
     "cluster_options",
@@ -102,7 +102,7 @@ def configured_cluster() -> ClusterSpec | None:
 
 
 def _spec(name: str, value: Any) -> ClusterSpec:
-    from mllkm_scale.cluster.spec import ClusterSpec
+    from mllkm_scale.run.job.cluster import ClusterSpec
 
     if name == "scheduler":
         return ClusterSpec(kind="address", address=value)

@@ -12,10 +12,10 @@ from typing import Protocol
 import click
 
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
+from mllkm_scale.cli.signals import Interruption, interruption
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress import Progress
-from mllkm_scale.run.signals import Interruption, interruption
+from mllkm_scale.run.progress.choose import Progress
 
 __all__ = ["Checkpoint", "OwnCheckpoint", "ends_at_a_safe_point"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from mllkm_scale.base.wording import clock
 from mllkm_scale.run.folder import MODEL
-from mllkm_scale.run.progress import MODES
-from mllkm_scale.run.wording import clock
+from mllkm_scale.run.progress.choose import MODES
 
 __all__ = [
     "bar",
@@ -63,7 +63,7 @@ wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON."""
-    from mllkm_scale.run.progress import jsonable
+    from mllkm_scale.run.progress.choose import jsonable
 
     click.echo(json.dumps(jsonable(value), indent=indent, allow_nan=False))
 

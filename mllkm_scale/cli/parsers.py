@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.params import GAMMA_NAMES
-from mllkm_scale.units import parse_bytes
 
 __all__ = [
     "Parser",

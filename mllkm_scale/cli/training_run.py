@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mllkm_scale.base.events import Listener, Notice
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.output import print_json
@@ -21,18 +23,16 @@ from mllkm_scale.errors import (
     CheckpointError,
     ParameterError,
 )
-from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import MODEL, RunFolder
-from mllkm_scale.run.progress import choose_listener
-from mllkm_scale.units import format_bytes
+from mllkm_scale.run.progress.choose import choose_listener
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
-    from mllkm_scale.cluster.spec import ClusterSpec
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Evaluation
     from mllkm_scale.params import Params
-    from mllkm_scale.run.plan import Plan
+    from mllkm_scale.plan.training import Plan
+    from mllkm_scale.run.job.cluster import ClusterSpec
     from mllkm_scale.training import TrainResult
 
 __all__ = [
@@ -89,7 +89,7 @@ class TrainingRun:
     def plan(self, dataset: Dataset) -> Plan:
         """What the training would hold in memory."""
         from mllkm_scale.params import resolve
-        from mllkm_scale.run.plan import make_plan
+        from mllkm_scale.plan.training import make_plan
 
         return make_plan(dataset, resolve(**self.settings()))
 
@@ -146,8 +146,8 @@ class TrainingRun:
         cluster = self.cluster
         if cluster is None or cluster.kind != "local" or "n_jobs" in self.parameters:
             return self.parameters
+        from mllkm_scale.base.threads import n_threads
         from mllkm_scale.config import is_configured
-        from mllkm_scale.team import n_threads
 
         if is_configured("n-jobs"):
             return self.parameters
@@ -195,7 +195,7 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
 def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
     """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
     from mllkm_scale.data import Dataset
-    from mllkm_scale.report.ending import require_test_rows
+    from mllkm_scale.report.finalize import require_test_rows
 
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset.open(data, x, y))

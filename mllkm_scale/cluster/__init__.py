@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mllkm_scale.lazy import lazy_names
+from mllkm_scale.base.lazy import lazy_names
 
 __all__ = [
     "Client",
     "ClusterSpec",
-    "DaskCrew",
+    "DaskExecutor",
     "current_client",
     "dashboard_link",
     "describe",
@@ -24,16 +24,16 @@ __all__ = [
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mllkm_scale.cluster.crew import DaskCrew
     from mllkm_scale.cluster.current import current_client
+    from mllkm_scale.cluster.executor import DaskExecutor
     from mllkm_scale.cluster.report import performance_report
-    from mllkm_scale.cluster.spec import ClusterSpec
     from mllkm_scale.cluster.start import dashboard_link, describe, open_client
+    from mllkm_scale.run.job.cluster import ClusterSpec
 
 _HOMES = {
     "Client": "distributed",
-    "ClusterSpec": "mllkm_scale.cluster.spec",
-    "DaskCrew": "mllkm_scale.cluster.crew",
+    "ClusterSpec": "mllkm_scale.run.job.cluster",
+    "DaskExecutor": "mllkm_scale.cluster.executor",
     "current_client": "mllkm_scale.cluster.current",
     "dashboard_link": "mllkm_scale.cluster.start",
     "describe": "mllkm_scale.cluster.start",

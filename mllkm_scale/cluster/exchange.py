@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import h5py
 
-from mllkm_scale.crew import Shareable
+from mllkm_scale.base.executor import Shareable
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.sources import one_line

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mllkm_scale.cluster.settings import POLL_S, Patience, close, reason, silence, wait_for_a_worker
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ClusterError
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 if TYPE_CHECKING:
     from distributed import Client

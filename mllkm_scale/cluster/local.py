@@ -23,8 +23,8 @@ from mllkm_scale.cluster.settings import (
     reason,
     silence,
 )
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ClusterError
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ClusterError
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -19,8 +19,8 @@ from mllkm_scale.cluster.join import join
 from mllkm_scale.cluster.local import open_local, refuse_imported_main
 from mllkm_scale.cluster.settings import Patience, count
 from mllkm_scale.cluster.slurm import open_slurm
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mllkm_scale import __version__
-from mllkm_scale.allocator import keep_memory
-from mllkm_scale.crew import Work
+from mllkm_scale.base.allocator import keep_memory
+from mllkm_scale.base.executor import Work
+from mllkm_scale.base.memory import peak_bytes
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.errors import ClusterError
-from mllkm_scale.run.memory import peak_bytes
-from mllkm_scale.team import one_blas_thread
 
 __all__ = ["Done", "do_range"]
 

@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from mllkm_scale import __version__
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.c_code import functions
 from mllkm_scale.export.c_text import c_comment, c_string, c_table
@@ -19,7 +20,6 @@ from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
-from mllkm_scale.units import format_bytes
 
 __all__ = ["export_c"]
 

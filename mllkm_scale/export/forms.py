@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.additive import AdditiveModel
     from mllkm_scale.model.model import Model
+    from mllkm_scale.model.tables.additive import AdditiveModel
 
 __all__ = ["FORMS", "PRECISIONS", "FormName", "PrecisionName", "find_tables"]
 
@@ -35,8 +35,8 @@ def find_tables(model: Model, form: FormName = "auto", deviation: float | None =
     >>> find_tables(model).n_features, find_tables(model, "direct")
     (2, None)
     """
-    from mllkm_scale.model.additive import DEVIATION, compile_additive
-    from mllkm_scale.model.additive_cells import NotTabulated
+    from mllkm_scale.model.tables.additive import DEVIATION, compile_additive
+    from mllkm_scale.model.tables.cells import NotTabulated
 
     if form not in FORMS:
         raise ParameterError(f"form={form!r} is not known: choose one of {', '.join(FORMS)}")

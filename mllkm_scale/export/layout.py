@@ -16,20 +16,21 @@ that v - centre is as good as exact, and what that rounds away is in `shift`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.preprocessing import Preprocessor
-from mllkm_scale.data.projection import Projection
-from mllkm_scale.data.quantiles import Quantiles
-from mllkm_scale.data.scaling import Scaling
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.preparation.projection import Projection
+from mllkm_scale.data.preparation.quantiles import Quantiles
+from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
 from mllkm_scale.model.model import Model
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.additive import AdditiveModel
+    from mllkm_scale.model.tables.additive import AdditiveModel
 
 __all__ = [
     "Layout",
@@ -39,8 +40,6 @@ __all__ = [
     "projection_matrix",
     "table_layout",
 ]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

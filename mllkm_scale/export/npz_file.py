@@ -10,22 +10,21 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.as_json import jsonable
 from mllkm_scale.export.forms import FormName, find_tables
 from mllkm_scale.export.layout import projection_matrix
 from mllkm_scale.export.npz_spec import ArrayNote, describe_export
 from mllkm_scale.export.probes import probe_rows
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.model import Model
-from mllkm_scale.run.as_json import jsonable
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.additive import AdditiveModel
+    from mllkm_scale.model.tables.additive import AdditiveModel
 
 __all__ = ["export_npz"]
 
-Array = NDArray[Any]
 Named = dict[str, tuple[Array, str]]  # array and meaning
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that an archive can hold: equal models give equal files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mllkm_scale import __version__
-from mllkm_scale.data.scaling import Scaling
+from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model

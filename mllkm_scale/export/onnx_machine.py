@@ -10,20 +10,18 @@ No value has more than n (s + 2 K d) entries, n the rows of a batch.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.quantiles import Quantiles
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.preparation.quantiles import Quantiles
 from mllkm_scale.export.layout import Layout, Preparation, TableLayout
 from mllkm_scale.export.onnx_graph import Graph
 from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 
 __all__ = ["add_component_scores", "add_global_scores", "add_preparation", "add_table_scores"]
-
-Array = NDArray[Any]
 
 
 def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:

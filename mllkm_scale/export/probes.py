@@ -6,16 +6,13 @@ projection, with one to a row that is projected onto the anchor, and otherwise t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.model import Model
 
 __all__ = ["probe_rows"]
 
-Array = NDArray[Any]
 
 _FAR = 3.0  # times as far from the first anchor as the last one
 

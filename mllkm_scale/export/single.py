@@ -10,17 +10,13 @@ in double precision, and cells that single precision cannot tell from a point ar
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.layout import TableLayout
 
 __all__ = ["require_single", "single_tables", "substituted"]
-
-Array = NDArray[Any]
 
 
 def require_single(values: Array, what: str) -> Array:

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from mllkm_scale.base.whole_files import cannot_write, whole_file
 from mllkm_scale.errors import ParameterError, ScratchError
-from mllkm_scale.whole_files import cannot_write, whole_file
 
 __all__ = ["ExportSummary", "free_target", "write_bytes"]
 

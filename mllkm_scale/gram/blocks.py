@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
 
 __all__ = ["ALL", "Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "Panels", "make_block", "vectors_of"]
 
-Array = NDArray[Any]
 ALL = slice(None)
 Panels = Callable[[slice, slice], Array]
 """Makes what is in these columns and these rows of a Gram."""

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
 
 __all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows", "read_anchors"]
 
-Array = NDArray[Any]
 
 ANCHOR_FORMS = "'auto', 'learned', 'learned:N', 'learned+all', 'all', a number, 'kmeans:N' or an array"
 _LEARNED = re.compile(r"learned(?::0*([1-9]\d*))?(\+all)?")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["ROUNDING", "ROW_BLOCK", "row_blocks", "squared_distances"]
 
-Array = NDArray[Any]
 ROW_BLOCK = 1024  # rows whose bumps are in memory at once
 ROUNDING = 8.0  # units in the last place of |x|^2 + |c|^2 that a squared distance may be off
 

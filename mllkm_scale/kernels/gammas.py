@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
@@ -15,7 +14,6 @@ from mllkm_scale.kernels.maps import gamma_of_half_width
 
 __all__ = ["HALF_WIDTHS", "auto_gammas", "logspace", "median_distance", "resolve_gammas"]
 
-Array = NDArray[Any]
 
 HALF_WIDTHS = {"auto": (0.5, 0.75, 1.0, 1.5, 3.0), "wide": (1.0, 1.5, 3.0)}
 """Half-widths of the bumps for gammas by name, in median distances of the data."""

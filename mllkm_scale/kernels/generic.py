@@ -19,17 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.normalisation import MIN_REACH
 
 __all__ = ["KERNELS_PER_COMPONENT", "SIMPLEMKL_GAMMAS", "ActiveGeneric", "GenericFamily"]
 
-Array = NDArray[Any]
 
 SIMPLEMKL_GAMMAS = tuple(0.5 / sigma**2 for sigma in (0.5, 1.0, 2.0, 5.0, 7.0, 10.0, 12.0, 15.0, 17.0, 20.0))
 """1 / (2 sigma^2) for the ten bandwidths sigma of SimpleMKL's experiments."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import ComponentKernels, GlobalKernels, LocallyLinearKernels
 from mllkm_scale.kernels.maps import MapName
 
 __all__ = ["Family", "KernelGrid", "RowSource"]
-
-Array = NDArray[Any]
 
 
 class RowSource(Protocol):

@@ -7,7 +7,7 @@ The last component is there when the local bias b is positive. Each kernel k_m(x
 multiplied by its `scale` (the normalisation), so phi_m is multiplied by sqrt(scale).
 
 Sums over samples take their rows block by block, each once: they may be on disk (`Rows`). The kernels are divided into
-tasks whose bumps stay in the caches, and which a team may share.
+tasks whose bumps stay in the caches, and which threads may share.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.distances import ROW_BLOCK, row_blocks, squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import ComponentPredictors, GlobalPredictors, Predictors
-from mllkm_scale.team import Team
 
 __all__ = [
     "FEATURE_BLOCK_BYTES",
@@ -36,12 +36,11 @@ __all__ = [
     "kernels_at_once",
 ]
 
-Array = NDArray[Any]
 FEATURE_BLOCK_BYTES = 16 << 20  # features of component-wise kernels are made in blocks of about this size
 _SUMS_BYTES = 16 << 20  # and likewise the sums v_m of kernels that are evaluated, for all classes
 _LEAST_KERNELS = 32
 TASK_BYTES = 2 << 20  # of the bumps of a task, and likewise of its features
-_ALONE = Team()
+_ALONE = Threads()
 
 
 def kernels_at_once(n_features: int, n_classes: int) -> int:
@@ -79,17 +78,17 @@ class LocallyLinearKernels(ABC):
         """k_m(x_i, x_i), shape (n, s)."""
 
     @abstractmethod
-    def moments(self, X: Rows, signed_duals: Array, team: Team = _ALONE) -> Any:
+    def moments(self, X: Rows, signed_duals: Array, threads: Threads = _ALONE) -> Any:
         """Sums over the samples of a_i phi_m(x_i) for each class, in the layout of the family."""
 
-    def _add_up(self, sums: tuple[Array, ...], X: Rows, signed_duals: Array, width: int, team: Team) -> None:
+    def _add_up(self, sums: tuple[Array, ...], X: Rows, signed_duals: Array, width: int, threads: Threads) -> None:
         """Add all rows to sums (K, s, ...), task by task; `width` numbers are made for a row and a kernel."""
         step = max(1, TASK_BYTES // (8 * ROW_BLOCK * width))
         parts = [slice(start, start + step) for start in range(0, len(self), step)]
         tasks = [(self.take(part), tuple(values[:, part] for values in sums)) for part in parts]
         for rows in row_blocks(len(X)):
             x, a = X[rows].astype(np.float64, copy=False), signed_duals[rows]
-            team.run(partial(_add_block, x, a), tasks)
+            threads.run(partial(_add_block, x, a), tasks)
 
     @abstractmethod
     def _add_rows(self, sums: tuple[Array, ...], x: Array, signed_duals: Array) -> None:
@@ -103,20 +102,20 @@ class LocallyLinearKernels(ABC):
         sqrt(b) of phi are in the coefficients already, so that `decide` needs the bumps alone.
         """
 
-    def responses(self, X: Array, support: Rows, signed_duals: Array, team: Team = _ALONE) -> Array:
+    def responses(self, X: Array, support: Rows, signed_duals: Array, threads: Threads = _ALONE) -> Array:
         """<phi_m(x), v_m> with v_m = sum_i a_i phi_m(x_i) over the support, shape (K, rows of X, s).
 
         It is the function that kernel m would add to the classifier: two kernels with parallel responses are doubles.
         """
         out = np.empty((signed_duals.shape[1], len(X), len(self)))
         for at in self._parts(signed_duals.shape[1]):
-            out[:, :, at] = self.take(at)._responses(X, support, signed_duals, team)
+            out[:, :, at] = self.take(at)._responses(X, support, signed_duals, threads)
         return out
 
-    def quadratic_forms(self, X: Rows, signed_duals: Array, team: Team = _ALONE) -> Array:
+    def quadratic_forms(self, X: Rows, signed_duals: Array, threads: Threads = _ALONE) -> Array:
         """q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j), shape (s,)."""
         parts = self._parts(signed_duals.shape[1])
-        return np.concatenate([self.take(at)._forms(X, signed_duals, team) for at in parts])
+        return np.concatenate([self.take(at)._forms(X, signed_duals, threads) for at in parts])
 
     def _parts(self, n_classes: int) -> Iterator[slice]:
         """Runs of kernels that are evaluated at once."""
@@ -124,11 +123,11 @@ class LocallyLinearKernels(ABC):
         return (slice(start, start + step) for start in range(0, max(1, len(self)), step))
 
     @abstractmethod
-    def _responses(self, X: Array, support: Rows, signed_duals: Array, team: Team) -> Array:
+    def _responses(self, X: Array, support: Rows, signed_duals: Array, threads: Threads) -> Array:
         """The responses of all kernels at once."""
 
     @abstractmethod
-    def _forms(self, X: Rows, signed_duals: Array, team: Team) -> Array:
+    def _forms(self, X: Rows, signed_duals: Array, threads: Threads) -> Array:
         """The quadratic forms of all kernels at once."""
 
     @abstractmethod
@@ -171,11 +170,11 @@ class GlobalKernels(LocallyLinearKernels):
         H = bumps(self.map, D.copy(), self.gammas)
         return self.scales * H * H * (D + self.local_bias)
 
-    def moments(self, X: Rows, signed_duals: Array, team: Team = _ALONE) -> tuple[Array, Array]:
+    def moments(self, X: Rows, signed_duals: Array, threads: Threads = _ALONE) -> tuple[Array, Array]:
         """V (K, s, d) and r (K, s): sums of a_i H_im (x_i - c_m) and of a_i H_im."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features))
         r = np.zeros((signed_duals.shape[1], len(self)))
-        self._add_up((V, r), X, signed_duals, 1, team)
+        self._add_up((V, r), X, signed_duals, 1, threads)
         for k in range(len(V)):
             V[k] -= r[k][:, None] * self.anchors
         return V, r
@@ -193,9 +192,9 @@ class GlobalKernels(LocallyLinearKernels):
         V *= factors[:, :, None]
         return V, self.local_bias * r * factors
 
-    def _responses(self, X: Array, support: Rows, signed_duals: Array, team: Team) -> Array:
+    def _responses(self, X: Array, support: Rows, signed_duals: Array, threads: Threads) -> Array:
         X = X.astype(np.float64, copy=False)
-        V, r = self.moments(support, signed_duals, team)
+        V, r = self.moments(support, signed_duals, threads)
         offsets = self.local_bias * r - np.einsum("ksd,sd->ks", V, self.anchors)
         return self.bumps(X) * (np.einsum("nd,ksd->kns", X, V, optimize=True) + offsets[:, None, :])
 
@@ -209,8 +208,8 @@ class GlobalKernels(LocallyLinearKernels):
         B, E = A * (X @ self.anchors.T - half), C * (Z @ self.anchors.T - half)
         return (X @ Z.T) * (A @ C.T) - B @ C.T - A @ E.T
 
-    def _forms(self, X: Rows, signed_duals: Array, team: Team) -> Array:
-        V, r = self.moments(X, signed_duals, team)
+    def _forms(self, X: Rows, signed_duals: Array, threads: Threads) -> Array:
+        V, r = self.moments(X, signed_duals, threads)
         return np.einsum("ksd,ksd->s", V, V) + self.local_bias * np.einsum("ks,ks->s", r, r)
 
 
@@ -240,10 +239,10 @@ class ComponentKernels(LocallyLinearKernels):
         phi = [self.features(X[rows]) for rows in self._blocks(X)]
         return np.concatenate([np.einsum("ijk,ijk->ij", p, p) for p in phi])
 
-    def moments(self, X: Rows, signed_duals: Array, team: Team = _ALONE) -> Array:
+    def moments(self, X: Rows, signed_duals: Array, threads: Threads = _ALONE) -> Array:
         """V (K, s, d + 1): sums of a_i phi_m(x_i)."""
         V = np.zeros((signed_duals.shape[1], len(self), self.n_features + 1))
-        self._add_up((V,), X, signed_duals, self.n_features + 1, team)
+        self._add_up((V,), X, signed_duals, self.n_features + 1, threads)
         return V
 
     def _add_rows(self, sums: tuple[Array, ...], x: Array, signed_duals: Array) -> None:
@@ -255,8 +254,8 @@ class ComponentKernels(LocallyLinearKernels):
         V *= np.broadcast_to(weights * np.sqrt(self.scales), V.shape[:2])[:, :, None]
         return np.ascontiguousarray(V[:, :, :-1]), np.sqrt(self.local_bias) * V[:, :, -1]
 
-    def _responses(self, X: Array, support: Rows, signed_duals: Array, team: Team) -> Array:
-        V = self.moments(support, signed_duals, team)
+    def _responses(self, X: Array, support: Rows, signed_duals: Array, threads: Threads) -> Array:
+        V = self.moments(support, signed_duals, threads)
         parts = [np.einsum("nsp,ksp->kns", self.features(X[rows]), V, optimize=True) for rows in self._blocks(X)]
         return np.concatenate(parts, axis=1)
 
@@ -275,6 +274,6 @@ class ComponentKernels(LocallyLinearKernels):
                 K[rows, columns] = left.reshape(len(left), -1) @ right.T
         return K
 
-    def _forms(self, X: Rows, signed_duals: Array, team: Team) -> Array:
-        V = self.moments(X, signed_duals, team)
+    def _forms(self, X: Rows, signed_duals: Array, threads: Threads) -> Array:
+        V = self.moments(X, signed_duals, threads)
         return np.einsum("ksd,ksd->s", V, V)

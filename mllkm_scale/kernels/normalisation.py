@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.block_grid import BlockGrid
-from mllkm_scale.crew import Crew, PlainArrays, Shared, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.block_grid import BlockGrid
+from mllkm_scale.base.executor import Executor, PlainArrays, Shared, ThreadExecutor
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.maps import bumps, falls_exponentially, uses_plain_distance
@@ -30,7 +29,6 @@ __all__ = [
     "trace_scales",
 ]
 
-Array = NDArray[Any]
 
 MIN_REACH = 10.0
 _BLOCK_BYTES = 4 << 20
@@ -123,10 +121,10 @@ def trace_block_bytes(n_anchors: int, n_reference: int, n_features: int, compone
 
 
 def trace_scales(
-    family: Family, anchors: RowSource, gammas: Array, reference: Array, crew: Crew | None = None
+    family: Family, anchors: RowSource, gammas: Array, reference: Array, executor: Executor | None = None
 ) -> Array:
     """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is too small."""
-    doers: Crew = crew or ThreadCrew()
+    doers: Executor = executor or ThreadExecutor()
     width = reference.shape[1] + 1 if family.componentwise else 1
     height = max(1, _BLOCK_BYTES // (8 * len(reference) * width))
     blocks = BlockGrid(anchors.n_rows, anchors.chunk_rows, height)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from numpy.typing import NDArray
+from mllkm_scale.base.arrays import Array
 
 if TYPE_CHECKING:
     from mllkm_scale.kernels.grid import RowSource
 
 __all__ = ["PickedRows", "Rows", "pick"]
-
-Array = NDArray[Any]
 
 
 class Rows(Protocol):

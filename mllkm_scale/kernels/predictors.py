@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.maps import MapName, bumps
 
 __all__ = ["ComponentPredictors", "GlobalPredictors", "Predictors", "filled_up", "rows_at_once"]
 
-Array = NDArray[Any]
 _SUMS_BYTES = 16 << 20  # of the inner sums of a block of rows
 _LEAST_ROWS, _MOST_ROWS = 32, 1024
 EVEN = 16

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.learn.sizes import window_rows
 
 __all__ = ["Batches", "Place", "Units"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

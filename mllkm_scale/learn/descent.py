@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
@@ -26,11 +26,9 @@ from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
 from mllkm_scale.learn.sizes import BLOCK_ROWS
-from mllkm_scale.team import Team
 
 __all__ = ["Descent", "DescentState", "first_machine"]
 
-Array = NDArray[Any]
 
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
 
@@ -102,8 +100,8 @@ def _leading_directions(sample: Array, count: int) -> Array:
 class Descent:
     """One descent under way."""
 
-    def __init__(self, machine: LearnedMachine, batches: Batches, settings: LearnSettings, team: Team) -> None:
-        self.machine, self.batches, self.settings, self.team = machine, batches, settings, team
+    def __init__(self, machine: LearnedMachine, batches: Batches, settings: LearnSettings, threads: Threads) -> None:
+        self.machine, self.batches, self.settings, self.threads = machine, batches, settings, threads
         layout = machine.layout
         self.dropout = Dropout(layout, settings.dropout, settings.seed) if settings.dropout > 0 else None
         of_a_step = layout if self.dropout is None else self.dropout.machine.layout
@@ -166,7 +164,7 @@ class Descent:
             rows = parts[at]
             return self.blocks[at].step(machine, X[rows], signs[rows], 1.0 / n)
 
-        results = self.team.run(work, range(len(parts))) if self._shares else [work(at) for at in range(len(parts))]
+        results = self.threads.run(work, range(len(parts))) if self._shares else [work(at) for at in range(len(parts))]
         state.loss += sum(total for total, _ in results)
         state.within += sum(count for _, count in results)
         state.seen += n

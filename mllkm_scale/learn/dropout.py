@@ -8,17 +8,15 @@ predictors are multiplied by the inverse of the share that is kept.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 
 __all__ = ["Dropout", "draw_kernels", "kept_kernels"]
 
-Array = NDArray[Any]
 
 _BY_KERNEL = ("predictors", "anchors", "log_gammas")
 

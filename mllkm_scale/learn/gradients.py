@@ -14,18 +14,16 @@ is large.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 from mllkm_scale.learn import loops
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 
 __all__ = ["Block", "make_block"]
-
-Array = NDArray[Any]
 
 
 class Block(ABC):

@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numba import types
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.scan.fast_bumps import exp2_single
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "set_bumps",
 ]
 
-Array = NDArray[Any]
 
 _MINUS_LOG2_E = np.float32(-math.log2(math.e))
 _SUMS = {"contract", "reassoc"}

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import Family
 
 __all__ = ["Layout", "LearnedMachine", "Metric"]
 
-Array = NDArray[Any]
 Metric = str | int | None
 
 

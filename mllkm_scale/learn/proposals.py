@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
@@ -22,11 +23,9 @@ from mllkm_scale.learn.descent import Descent, DescentState, first_machine
 from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.machine import LearnedMachine
 from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
-from mllkm_scale.team import Team
 
 __all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_kernels"]
 
-Array = NDArray[Any]
 
 _VANISHED = 1e-3  # of the largest spread of a feature in the metric: what is below counts for nothing
 
@@ -104,7 +103,7 @@ def learn_kernels(
     codes: Array,
     family: Family,
     settings: LearnSettings,
-    team: Team,
+    threads: Threads,
     *,
     hold_out: bool = True,
     keeper: Keeper | None = None,
@@ -130,7 +129,7 @@ def learn_kernels(
     sample = units.of(sample)
     machine = first_machine(family, sample[:SAMPLE_ROWS], sample, signs.shape[1], settings)
     batches = Batches(data, signs, used, settings.batch_rows, units, seed)
-    descent = Descent(machine, batches, settings, team)
+    descent = Descent(machine, batches, settings, threads)
     state = keeper.load()
     if state is not None:
         descent.resume(state)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Learned
 

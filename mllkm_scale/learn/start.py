@@ -9,12 +9,11 @@ the weights beta_m = |w_m| / sum |w_m|, with which sum_m |w_m|^2 / beta_m is as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
@@ -24,7 +23,6 @@ from mllkm_scale.learn.proposals import Learned
 
 __all__ = ["LearnedStart", "folded", "start_of"]
 
-Array = NDArray[Any]
 
 _QUANTILES = (0.125, 0.375, 0.625, 0.875)
 

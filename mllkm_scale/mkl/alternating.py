@@ -7,17 +7,15 @@ is left where the working set is too large for the interior point's factors.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import Solution
 
 __all__ = ["alternating_mkl"]
 
-Array = NDArray[Any]
 
 OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
 _SMALL = 1e-4  # of the largest weight

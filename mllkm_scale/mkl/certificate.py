@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.restricted import Objective
 
 __all__ = ["Certificate", "Proof", "proof_of"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

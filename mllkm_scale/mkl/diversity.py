@@ -7,14 +7,12 @@ classifier.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["LARGEST_COSINE", "diverse"]
 
-Array = NDArray[Any]
 
 LARGEST_COSINE = 0.9
 

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.restricted import Objective, Solution
 
 __all__ = ["JointSolver", "free_samples_mkl"]
 
-Array = NDArray[Any]
 
 _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
 _SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held

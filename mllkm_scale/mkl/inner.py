@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.allocator import give_back
+from mllkm_scale.base.allocator import give_back
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block, make_block, vectors_of
 from mllkm_scale.gram.statistics import TileStatistics
 from mllkm_scale.gram.store import TileStore
@@ -37,11 +38,9 @@ from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
-from mllkm_scale.team import Team
 
 __all__ = ["InnerMKL"]
 
-Array = NDArray[Any]
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
 _LITTLE = 0.05  # of the memory: the reserve of the plan has room for it, and trimming a large heap takes long
 _FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
@@ -57,7 +56,7 @@ class InnerMKL:
     disk_bytes: int = 0
     scratch_dir: Path | None = None
     seed: int = 0
-    team: Team = field(default_factory=Team)
+    threads: Threads = field(default_factory=Threads)
     poll: Callable[[], None] = lambda: None
     choices: dict[str, int] = field(default_factory=dict)
     statistics: list[TileStatistics] = field(default_factory=list)
@@ -102,9 +101,9 @@ class InnerMKL:
     ) -> Solution:
         """Weights and duals together, in the dense or the lean form; other samples may be held."""
         near = sets.weights, np.concatenate(sets.duals)
-        with self.team.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as team:
-            blocks = team.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
-            problem = RestrictedProblem(blocks, sets.C, team, lean=choice.form == "lean", held=held)
+        with self.threads.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as threads:
+            blocks = threads.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
+            problem = RestrictedProblem(blocks, sets.C, threads, lean=choice.form == "lean", held=held)
             return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
 
     def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:
@@ -126,7 +125,7 @@ class InnerMKL:
                 folder = self.scratch_dir if self.disk_bytes else None
                 store = stack.enter_context(TileStore(ram_bytes, self.disk_bytes if folder else 0, folder))
                 stack.callback(lambda: self.statistics.append(store.statistics))
-            team = stack.enter_context(self.team.at_most(THREADS))
+            threads = stack.enter_context(self.threads.at_most(THREADS))
 
             def forms(k: int, duals: Array) -> Array:
                 self.poll()
@@ -144,7 +143,7 @@ class InnerMKL:
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(self.svms(sets, store), forms, sets.C, team=team)
+            oracle = Oracle(self.svms(sets, store), forms, sets.C, threads=threads)
             oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll, go_on=go_on)
             if solution.objective.gap <= tol or (solution.steps and whole is None):
@@ -174,7 +173,7 @@ class InnerMKL:
             return vectors_of(sets.kernels, X, mass[:, 0])
 
         total = sum(float(a[~mask].sum()) for a, mask in zip(duals, free, strict=True))
-        held = HeldSamples(total, self.team.run(hold, range(len(free))))
+        held = HeldSamples(total, self.threads.run(hold, range(len(free))))
         solution = self.interior_point(choice, few, tol, held)
         for a, mask, part in zip(duals, free, few.split(solution.duals), strict=True):
             a[mask] = part

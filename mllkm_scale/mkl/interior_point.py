@@ -11,19 +11,17 @@ more right-hand sides, each of which makes the step longer. t is lifted after ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.iterate import Iterate, Products, cold_start, inside, lifted, longest_step, purified, warm_start
 from mllkm_scale.mkl.newton_system import NewtonSystem
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution, Vectors
 
 __all__ = ["interior_point"]
 
-Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995  # share of the longest feasible step that is taken
 _CORRECTORS = 5  # at most, after Mehrotra's
 _LONGER, _FURTHER = 1.3, 0.2  # a corrector aims at so many times the step, or at so much more

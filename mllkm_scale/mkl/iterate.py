@@ -6,16 +6,14 @@ min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.restricted import RestrictedProblem
 
 __all__ = ["Iterate", "Products", "cold_start", "inside", "lifted", "longest_step", "purified", "warm_start"]
 
-Array = NDArray[Any]
 
 _EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
 _SPREAD = 0.1  # of the weights, and of the duals, that a warm start gives to all alike

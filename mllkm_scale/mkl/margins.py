@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew, PlainArrays, Shared
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.predictors import Predictors
 
 __all__ = ["Coefficients", "DecisionWork", "decide_all"]
 
-Array = NDArray[Any]
 _making = threading.Lock()
 
 
@@ -75,15 +74,15 @@ class DecisionWork:
 
 
 def decide_all(
-    family: Family, data: RowSource, kernels: LocallyLinearKernels, coef: Array, local_coef: Array, crew: Crew
+    family: Family, data: RowSource, kernels: LocallyLinearKernels, coef: Array, local_coef: Array, executor: Executor
 ) -> Array:
     """f (n, K) of all samples."""
     K, s = local_coef.shape
     width = kernels.n_features if family.componentwise else 1
     flops = float(data.chunk_rows * s * (20 * width + (1 + K) * kernels.n_features))
-    shared = crew.share("predictors", Coefficients(kernels.anchors, kernels.gammas, coef, local_coef))
+    shared = executor.share("predictors", Coefficients(kernels.anchors, kernels.gammas, coef, local_coef))
     try:
         work = DecisionWork(family, data, shared, flops)
-        return np.concatenate(list(crew.start(work, -(-data.n_rows // data.chunk_rows))))
+        return np.concatenate(list(executor.start(work, -(-data.n_rows // data.chunk_rows))))
     finally:
         shared.drop()

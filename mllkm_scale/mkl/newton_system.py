@@ -11,19 +11,16 @@ are made in double precision from there on.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, get_blas_funcs, solve_triangular
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import ALL, Block
 from mllkm_scale.mkl.restricted import RestrictedProblem, Vectors
-from mllkm_scale.team import Team
 
 __all__ = ["PANEL", "NewtonSystem"]
 
-Array = NDArray[Any]
 Precision = type[np.float32] | type[np.float64]
 
 PANEL = 384  # columns of a Gram that one task makes; of up to twice as many, a task makes and factors all
@@ -121,15 +118,15 @@ class NewtonSystem:
     def _factors(self, dtype: Precision) -> list[Array]:
         """Cholesky factors of all classes: small ones are tasks, of large ones their panels are."""
         weights = np.where(self.weights < _NEGLIGIBLE * self.weights.max(), 0.0, self.weights)
-        problem, nobody = self.problem, Team()
+        problem, nobody = self.problem, Threads()
         large = max(len(block.signs) for block in problem.blocks) > 2 * PANEL
 
         def factor(k: int) -> Array:
-            team = problem.team if large else nobody
-            return _factor(problem.blocks[k], weights, self.diagonal[problem.slices[k]], dtype, team)
+            threads = problem.threads if large else nobody
+            return _factor(problem.blocks[k], weights, self.diagonal[problem.slices[k]], dtype, threads)
 
         numbers = range(len(problem.blocks))
-        return [factor(k) for k in numbers] if large else problem.team.run(factor, numbers)
+        return [factor(k) for k in numbers] if large else problem.threads.run(factor, numbers)
 
     def _forward(self, U: Array) -> Array:
         """Y_k = L_k^-1 U_k in the place of U."""
@@ -141,18 +138,18 @@ class NewtonSystem:
             U[slices[k], columns] = solve_triangular(self.factors[k], right, lower=True, check_finite=False)
 
         panels = _panels(U.shape[1])
-        self.problem.team.run(solve, [(k, columns) for k in range(len(slices)) for columns in panels])
+        self.problem.threads.run(solve, [(k, columns) for k in range(len(slices)) for columns in panels])
         return U
 
     def _self_product(self, Y: Array) -> Array:
         """Y' Y, summed over the classes in their order."""
         total = np.zeros((Y.shape[1], Y.shape[1]))
-        for part in self.problem.team.map(lambda rows: Y[rows].T @ Y[rows], self.problem.slices):
+        for part in self.problem.threads.map(lambda rows: Y[rows].T @ Y[rows], self.problem.slices):
             total += part
         return total
 
 
-def _factor(block: Block, weights: Array, diagonal: Array, dtype: Precision, team: Team) -> Array:
+def _factor(block: Block, weights: Array, diagonal: Array, dtype: Precision, threads: Threads) -> Array:
     """The Cholesky factor of Q(beta) + diag of one class; what is above its diagonal is left as it is."""
     n, panel = len(block.signs), block.panels(weights, dtype)
     if n <= 2 * PANEL:
@@ -164,15 +161,15 @@ def _factor(block: Block, weights: Array, diagonal: Array, dtype: Precision, tea
             rows = slice(columns.start, None)
             Q[rows, columns] = panel(columns, rows)
 
-        team.run(fill, _panels(n))
+        threads.run(fill, _panels(n))
     Q[np.diag_indices(n)] += diagonal + _RIDGE[dtype] * np.diagonal(Q)
     if n <= 2 * PANEL:
         return np.asarray(cholesky(Q, lower=True, overwrite_a=True, check_finite=False))
-    _cholesky(Q, team)
+    _cholesky(Q, threads)
     return Q
 
 
-def _cholesky(Q: Array, team: Team) -> None:
+def _cholesky(Q: Array, threads: Threads) -> None:
     """The lower Cholesky factor in the place of a matrix: panel by panel, whose tasks are the panels to the right."""
     panels = _panels(len(Q))
     for number, columns in enumerate(panels):
@@ -187,8 +184,8 @@ def _cholesky(Q: Array, team: Team) -> None:
             rows = slice(others.start, None)
             Q[rows, others] -= Q[rows, columns] @ Q[others, columns].T
 
-        team.run(divide, behind)
-        team.run(subtract, behind)
+        threads.run(divide, behind)
+        threads.run(subtract, behind)
 
 
 def _panels(n: int) -> list[slice]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.solver.svm import SVM, EpochLimits
-from mllkm_scale.team import Team
 
 __all__ = ["Evaluation", "Oracle"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -69,10 +66,10 @@ class Oracle:
         forms: Callable[[int, Array], Array],
         C: float,
         max_epochs: int = 1000,
-        team: Team | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._svms, self._forms, self.C, self._max_epochs = list(svms), forms, float(C), max_epochs
-        self._team = team or Team()
+        self._threads = threads or Threads()
         self.duals = [np.zeros(len(svm.signs)) for svm in svms]
         self.evaluations = 0
 
@@ -86,13 +83,13 @@ class Oracle:
         start = self.duals if start is None else start
         limits = EpochLimits(tol, self._max_epochs, least_epochs)
         classes = range(len(self._svms))
-        solutions = self._team.run(lambda k: self._svms[k].solve(weights, start[k], limits), classes)
+        solutions = self._threads.run(lambda k: self._svms[k].solve(weights, start[k], limits), classes)
         duals = [solution.duals for solution in solutions]
         self.duals = [a.copy() for a in duals]
         self.evaluations += 1
 
         def price() -> Array:
-            return np.sum(self._team.run(lambda k: self._forms(k, duals[k]), classes), axis=0)
+            return np.sum(self._threads.run(lambda k: self._forms(k, duals[k]), classes), axis=0)
 
         margins, epochs = [s.margins for s in solutions], sum(s.epochs for s in solutions)
         return Evaluation(weights, duals, margins, epochs, self.C, price)

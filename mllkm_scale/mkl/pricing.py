@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.picked_rows import Rows, pick
 from mllkm_scale.mkl.certificate import Proof, proof_of
@@ -25,7 +24,6 @@ from mllkm_scale.scan.work import scan_flops
 
 __all__ = ["Priced", "Pricing", "Seen"]
 
-Array = NDArray[Any]
 
 _MOST_SHARES = 16  # into which the open set is cut
 _LEAST_ANCHORS = 2000  # of a share
@@ -143,14 +141,14 @@ class Pricing:
         And whether some that are not active violate their constraint.
         """
         ids = np.unique(np.concatenate([state.pool, *(scan.ids for scan in scans)]))
-        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals, self.scanner.team)
+        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals, self.scanner.threads)
         best = np.argsort(-values, kind="stable")[: self.n_candidates]
         ids, values = ids[best], values[best]
         return ids, values, bool(((values > seen.threshold) & ~np.isin(ids, solved.active)).any())
 
     def active_forms(self, state: State) -> Array:
         """q of the active kernels for the duals of a state."""
-        return self.grid.take(state.active).quadratic_forms(*self.support_of(state.duals), self.scanner.team)
+        return self.grid.take(state.active).quadratic_forms(*self.support_of(state.duals), self.scanner.threads)
 
     def prove(self, state: State) -> Proof:
         """What the duals of a state prove, by a scan of all kernels."""
@@ -169,7 +167,7 @@ class Pricing:
                 continue
             support = self.support_of(duals)
             listed = self.grid.listed
-            largest = 0.0 if listed is None else float(listed.quadratic_forms(*support, self.scanner.team).max())
+            largest = 0.0 if listed is None else float(listed.quadratic_forms(*support, self.scanner.threads).max())
             best = max(best, proof_of(duals, largest), key=lambda proof: proof.dual)
         if not best.duals.any():
             return Proof(0.0, best.duals)

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block
-from mllkm_scale.team import Team
 
 __all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class HeldSamples:
 
 
 class RestrictedProblem:
-    """Blocks of the classes, the box [0, C], and the team that works on them.
+    """Blocks of the classes, the box [0, C], and the threads that work on them.
 
     What is solved in less memory, and more time, is `lean`. The moments of the blocks include the samples that are
     `held`. While `single`, linear systems are factored in single precision.
@@ -72,12 +70,12 @@ class RestrictedProblem:
         self,
         blocks: Sequence[Block],
         C: float,
-        team: Team | None = None,
+        threads: Threads | None = None,
         *,
         lean: bool = False,
         held: HeldSamples | None = None,
     ) -> None:
-        self.blocks, self.C, self.team = list(blocks), float(C), team or Team()
+        self.blocks, self.C, self.threads = list(blocks), float(C), threads or Threads()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals, self.n_kernels = int(edges[-1]), self.blocks[0].n_kernels
@@ -98,7 +96,7 @@ class RestrictedProblem:
             return self.blocks[k].vectors(duals[self.slices[k]], rows)
 
         sums: Vectors = []
-        for (_, rows), V in zip(self._parts, self.team.map(part, self._parts), strict=True):
+        for (_, rows), V in zip(self._parts, self.threads.map(part, self._parts), strict=True):
             if rows.start == 0:
                 sums.append(V)
             else:
@@ -117,7 +115,7 @@ class RestrictedProblem:
             k, rows = task
             return self.blocks[k].responses(weighted[k], rows)
 
-        return np.concatenate(list(self.team.map(part, self._parts)))
+        return np.concatenate(list(self.threads.map(part, self._parts)))
 
     def columns(self, V: Vectors, dtype: DTypeLike = float) -> Array:
         """U (all duals, s), whose column m is y o K_m (alpha o y) for the duals that these are the vectors of."""
@@ -127,7 +125,7 @@ class RestrictedProblem:
             k, rows = task
             U[self.slices[k]][rows] = self.blocks[k].columns(V[k], rows, dtype)
 
-        self.team.run(fill, self._parts)
+        self.threads.run(fill, self._parts)
         return U
 
     def moments(self, duals: Array) -> tuple[Vectors, Array]:

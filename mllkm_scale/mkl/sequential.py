@@ -17,12 +17,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.mkl.diversity import diverse
@@ -36,7 +36,6 @@ from mllkm_scale.scan.scanner import Scanner, ScanResult
 
 __all__ = ["InnerSolver", "SequentialMKL"]
 
-Array = NDArray[Any]
 
 _LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
 _NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts near its end
@@ -72,12 +71,12 @@ class SequentialMKL:
         signs: Array,
         grid: KernelGrid,
         scanner: Scanner,
-        crew: Crew,
+        executor: Executor,
         inner: InnerSolver,
         settings: Settings,
     ) -> None:
         self.data, self.signs, self.grid = data, signs, grid
-        self.crew, self.inner, self.settings, self.team = crew, inner, settings, scanner.team
+        self.executor, self.inner, self.settings, self.threads = executor, inner, settings, scanner.threads
         self.pricing = Pricing(data, signs, grid, scanner, lambda state: inner.flops(self.sets(state)), settings)
         self.stages = Stages(data.n_rows, settings.seed)
 
@@ -259,12 +258,12 @@ class SequentialMKL:
         """Pass over all samples."""
         support, signed_duals = self.pricing.support_of(state.duals)
         active = self.grid.take(state.active)
-        forms = active.quadratic_forms(support, signed_duals, self.team)
+        forms = active.quadratic_forms(support, signed_duals, self.threads)
         weighted = state.weights > 0
         norm = float(state.weights @ np.sqrt(forms))
         used, weights = active.take(weighted), state.weights[weighted]
         coef, local_coef = used.coefficients(support, signed_duals, weights)
-        margins = self.signs * decide_all(self.grid.family, self.data, used, coef, local_coef, self.crew)
+        margins = self.signs * decide_all(self.grid.family, self.data, used, coef, local_coef, self.executor)
         hinge = np.maximum(0.0, 1.0 - margins).sum(axis=1)
         primal = 0.5 * norm**2 + self.settings.C * float(hinge.sum())
         in_play, box = self.stages.mask(state.in_play), self.stages.box(state.in_play, self.settings.C)
@@ -316,7 +315,7 @@ class SequentialMKL:
         rows = np.sort(rng.permutation(len(seen.support))[: self.settings.n_witnesses(self.signs.shape[1])])
         if not len(new) or not len(rows):
             return state
-        responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals, self.team)
+        responses = self.grid.take(new).responses(seen.support[rows], seen.support, seen.signed_duals, self.threads)
         new = new[diverse(responses, self.most_insertions(state))]
         weights = np.concatenate([state.weights, np.zeros(len(new))])
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)

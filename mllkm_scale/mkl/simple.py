@@ -8,17 +8,15 @@ It stops at the relative duality gap of the restricted problem.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.restricted import Solution
 
 __all__ = ["simple_mkl"]
 
-Array = NDArray[Any]
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 

@@ -10,14 +10,12 @@ working sets find them among all: from the first stage they go to the last.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["Stages"]
 
-Array = NDArray[Any]
 
 _GROWTH = 4
 _LEAST = 3000  # samples of the first stage

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.restricted import Objective
 
 __all__ = ["Machine", "Settings", "State"]
 
-Array = NDArray[Any]
 
 _TIGHTEST = 1e-8  # inner tolerance
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.mkl.restricted import Solution
 
 __all__ = ["WorkingSets"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.model.evaluation import Evaluation, evaluate
 from mllkm_scale.model.files import load_model, model_checksum, save_model
 from mllkm_scale.model.model import Model
-from mllkm_scale.model.prediction import PredictSummary, predict_file
 from mllkm_scale.model.record import ModelRecord
-from mllkm_scale.model.serving import Server
+from mllkm_scale.model.serving.server import Server
+from mllkm_scale.prediction import PredictSummary, predict_file
 
 __all__ = [
     "Description",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mllkm_scale.units import format_bytes
+from mllkm_scale.base.units import format_bytes
 
 if TYPE_CHECKING:
     from mllkm_scale.model.describe import Description

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
-from mllkm_scale.model.blocks import Rows
-from mllkm_scale.model.labels import label_codes
+from mllkm_scale.model.inference.blocks import Rows
+from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.model import Model
 
 __all__ = ["Evaluation", "evaluate"]

@@ -1,4 +1,4 @@
-"""Model files: a sealed file with all arrays of a model; never anything that runs code."""
+"""Model files: a archive file with all arrays of a model; never anything that runs code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.errors import MLLKMError, ModelFileError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
-from mllkm_scale.sealed import read_sealed, sealed_checksum, write_sealed
 
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
 
@@ -47,7 +47,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     >>> loaded.predict([[1.0, 0.0], [4.0, 4.0]]).tolist()
     ['near', 'far']
     """
-    write_sealed(path, kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
+    write_archive(path, kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -58,7 +58,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     ModelFileError
         If the file is missing, damaged, no model, or written by a newer version.
     """
-    header, arrays = read_sealed(path, kind=KIND, version=VERSION, error=ModelFileError)
+    header, arrays = read_archive(path, kind=KIND, version=VERSION, error=ModelFileError)
     try:
         family = header["family"]
         return Model(
@@ -76,7 +76,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def model_checksum(model: Model) -> str:
     """The sha256 that the file of this model holds, in hexadecimal digits."""
-    return sealed_checksum(kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
+    return archive_checksum(kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:

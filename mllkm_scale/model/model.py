@@ -12,26 +12,25 @@ import os
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.kernels.predictors import GlobalPredictors
-from mllkm_scale.model.additive_form import Form, additive_form
-from mllkm_scale.model.additive_shapes import shape_values
-from mllkm_scale.model.blocks import BlockPlan, Rows, plan_blocks
-from mllkm_scale.model.decision import decide, global_predictors
-from mllkm_scale.model.labels import SinglePrecision, label_codes, single_precision
+from mllkm_scale.model.inference.blocks import BlockPlan, Rows, plan_blocks
+from mllkm_scale.model.inference.decision import decide, global_predictors
+from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
 from mllkm_scale.model.parts import ModelParts
+from mllkm_scale.model.tables.form import Form, additive_form
+from mllkm_scale.model.tables.shapes import shape_values
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.direct import DirectModel
-    from mllkm_scale.model.serving import Server
+    from mllkm_scale.model.inference.direct import DirectModel
+    from mllkm_scale.model.serving.server import Server
 
 __all__ = ["Model"]
-
-Array = NDArray[Any]
 
 
 class Model(ModelParts):
@@ -103,7 +102,7 @@ class Model(ModelParts):
         >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().form.reason
         (['near'], 'the direct form was asked for')
         """
-        from mllkm_scale.model.direct import DirectModel
+        from mllkm_scale.model.inference.direct import DirectModel
 
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
@@ -120,7 +119,7 @@ class Model(ModelParts):
         >>> server.label([1.0, 0.0]), server.scores([1.0, 0.0]) > 0
         ('near', True)
         """
-        from mllkm_scale.model.serving import Server
+        from mllkm_scale.model.serving.server import Server
 
         return Server(self)
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mllkm_scale.data.preprocessing import Preprocessor
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
@@ -17,8 +18,6 @@ from mllkm_scale.model.describe_text import one_line
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["ModelParts"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,18 +10,16 @@ w_m = beta_m v_m: beta_m ~ |w_m|.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.gram.blocks import FeatureBlock, GlobalBlock
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
 from mllkm_scale.online.steps import visit_samples
 
 __all__ = ["ActiveKernels", "sums_of"]
 
-Array = NDArray[Any]
 _ENTERS = 0.2  # of the mean weight: the weight of a kernel that enters
 
 

@@ -13,14 +13,13 @@ that were last seen well beyond the margin of every class leave at any time, for
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["BEYOND", "FADES", "KeptSamples", "distinct_runs", "latest_of_each"]
 
-Array = NDArray[Any]
 
 BEYOND = 1.5
 """Margin from which on a sample without duals is let go."""

@@ -17,9 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.threads import n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
@@ -34,11 +36,9 @@ from mllkm_scale.online.prequential import Prequential
 from mllkm_scale.online.probing import Probing
 from mllkm_scale.online.setup import Setup, codes_of, sizes_of_stream
 from mllkm_scale.params import Params
-from mllkm_scale.team import n_threads, one_blas_thread
 
 __all__ = ["OnlineLearner"]
 
-Array = NDArray[Any]
 _SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
 
 
@@ -57,7 +57,7 @@ class OnlineLearner:
         the first that come.
     held_bytes : int
         Memory that the program holds beside it, within the budget.
-    crew : Crew, optional
+    executor : Executor, optional
         Dask workers for probes that are worth it; others are done by a thread beside the steps.
     listen : callable, optional
         Called with the learner itself after each block.
@@ -82,12 +82,12 @@ class OnlineLearner:
         *,
         like: Dataset | None = None,
         held_bytes: int = 0,
-        crew: Crew | None = None,
+        executor: Executor | None = None,
         listen: Callable[[OnlineLearner], None] | None = None,
     ) -> None:
         self.params, self.online = require_online(params), online.check()
         self.classes = None if classes is None else _given(classes)
-        self.like, self.held_bytes, self.crew, self.listen = like, held_bytes, crew or ThreadCrew(), listen
+        self.like, self.held_bytes, self.executor, self.listen = like, held_bytes, executor or ThreadExecutor(), listen
         self.pending = Pending()
         self.prequential = Prequential()
         self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
@@ -192,7 +192,7 @@ class OnlineLearner:
             seed=int(self.params.random_state or 0),
         )
         n_features, normalize = setup.preprocessor.n_features_out, self.params.normalize == "trace"
-        probing = Probing(setup.family, setup.gammas, n_features, normalize, self.crew, beside)
+        probing = Probing(setup.family, setup.gammas, n_features, normalize, self.executor, beside)
         return OnlineMachine(probing, len(setup.classes), settings)
 
     def beside(self) -> ThreadPoolExecutor | None:
@@ -201,21 +201,21 @@ class OnlineLearner:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="mllkm-probe")
         return self._pool
 
-    def work_with(self, crew: Crew) -> None:
+    def work_with(self, executor: Executor) -> None:
         """Let others do the probes from now on; one that is under way is waited for."""
-        self.crew = crew
+        self.executor = executor
         if self.started is not None:
             machine = self.started[1]
             machine.probe.result()
-            machine.probing = replace(machine.probing, crew=crew, beside=self.beside())
+            machine.probing = replace(machine.probing, executor=executor, beside=self.beside())
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what belongs to this process."""
-        return {name: value for name, value in vars(self).items() if name not in ("crew", "listen", "_pool")}
+        return {name: value for name, value in vars(self).items() if name not in ("executor", "listen", "_pool")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, listen=None, _pool=None)
-        self.work_with(ThreadCrew())
+        self.work_with(ThreadExecutor())
 
     def tell(self) -> None:
         if self.listen is not None:

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.labels import n_outputs, signs_of
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
@@ -33,7 +32,6 @@ from mllkm_scale.online.probing import Candidates, Probe, Probing
 
 __all__ = ["BLOCK", "EPISODE", "OnlineMachine", "OnlineSettings"]
 
-Array = NDArray[Any]
 
 BLOCK = 128
 """Samples that come at a time."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import DataError
 
 __all__ = ["Pending"]
-
-Array = NDArray[Any]
 
 
 @dataclass

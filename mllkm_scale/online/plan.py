@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mllkm_scale.base.units import format_at_least, format_bytes
 from mllkm_scale.data.labels import n_outputs
-from mllkm_scale.data.quantile_sketch import sketch_bytes
+from mllkm_scale.data.preparation.quantile_sketch import sketch_bytes
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.online.machine import BLOCK, EPISODE, REFERENCE
-from mllkm_scale.run.plan import BASE_BYTES
-from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.plan.training import BASE_BYTES
+from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes
-from mllkm_scale.units import format_at_least, format_bytes
 
 __all__ = ["LEAST_SAMPLES", "USUAL_KERNELS", "USUAL_SAMPLES", "OnlinePlan", "OnlineSizes", "plan_online"]
 

@@ -11,25 +11,24 @@ steps of the samples after it: on a thread, or on dask workers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, wait
+from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import trace_scales
 from mllkm_scale.scan.scanner import Scan, Scanner
 from mllkm_scale.scan.work import scan_dtype, scan_flops
-from mllkm_scale.team import one_blas_thread
 
 __all__ = ["LEAST_REMOTE_WORK", "Candidates", "Probe", "Probing"]
 
-Array = NDArray[Any]
 LEAST_REMOTE_WORK = 4e10
 """Multiply-adds from which on a probe goes to dask workers: more than a second of a core.
 
@@ -63,14 +62,14 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Probing:
-    """What all probes have in common: dask workers of the crew do those that are worth it, or a thread of `beside`."""
+    """What all probes have in common: dask workers of the executor do those that are worth it, or a thread of `beside`."""
 
     family: Family
     gammas: Array
     n_features: int
     normalize: bool
-    crew: Crew = field(default_factory=ThreadCrew)
-    beside: Executor | None = None
+    executor: Executor = field(default_factory=ThreadExecutor)
+    beside: futures.Executor | None = None
 
     def begin(
         self, anchors: Array, reference: Array, support: Array, signed_duals: Array, threshold: float, count: int
@@ -80,8 +79,8 @@ class Probing:
         `reference` are the samples over which mean diagonals are taken.
         """
 
-        remote = self.crew.remote and self.work(len(anchors), signed_duals) >= LEAST_REMOTE_WORK
-        crew = self.crew if remote else ThreadCrew()
+        remote = self.executor.remote and self.work(len(anchors), signed_duals) >= LEAST_REMOTE_WORK
+        executor = self.executor if remote else ThreadExecutor()
 
         def start() -> Scan:
             data = Dataset.from_arrays(anchors, name="anchors")
@@ -89,7 +88,7 @@ class Probing:
             if self.normalize:
                 scales = trace_scales(self.family, data, self.gammas, reference)
             grid = KernelGrid(self.family, data, self.gammas, scales)
-            scanner = Scanner(grid, crew, scan_dtype(_PRECISION_TOL, self.family.componentwise))
+            scanner = Scanner(grid, executor, scan_dtype(_PRECISION_TOL, self.family.componentwise))
             return scanner.start(lambda: (support, signed_duals), count)
 
         def end(scan: Scan) -> None:
@@ -115,14 +114,14 @@ class Probing:
                 return finish(start())
 
         future = self.beside.submit(alone)
-        return Probe(future.result, lambda: future.cancel() or wait([future]))
+        return Probe(future.result, lambda: future.cancel() or futures.wait([future]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without those who do the work: they belong to this process."""
-        return {name: value for name, value in vars(self).items() if name not in ("crew", "beside")}
+        return {name: value for name, value in vars(self).items() if name not in ("executor", "beside")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, crew=ThreadCrew(), beside=None)
+        vars(self).update(state, executor=ThreadExecutor(), beside=None)
 
     def work(self, n_anchors: int, signed_duals: Array) -> float:
         """Multiply-adds of a probe, about."""

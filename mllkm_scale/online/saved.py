@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.grid import Family
@@ -29,7 +29,6 @@ from mllkm_scale.online.setup import Setup, codes_of
 
 __all__ = ["fingerprint", "restore", "saved_state"]
 
-Array = NDArray[Any]
 
 _COUNTS = ("n_seen", "n_blocks", "sweep", "inserted", "dropped", "forgotten")
 _FREE = ("n_jobs", "worker_timeout")  # parameters that a stream may go on with other values of

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.automatic import local_bias_of, weight_of_loss
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset, Preprocessor
-from mllkm_scale.data.scaling import QUANTILE_SCALINGS, most_columns
+from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.anchors import random_rows
+from mllkm_scale.kernels.automatic import local_bias_of, weight_of_loss
 from mllkm_scale.kernels.gammas import resolve_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -22,7 +21,6 @@ from mllkm_scale.params import Params
 
 __all__ = ["Setup", "codes_of", "sizes_of_stream"]
 
-Array = NDArray[Any]
 _LISTED = 12
 _SAMPLE_ROWS = 1000  # for distances
 

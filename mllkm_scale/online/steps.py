@@ -9,14 +9,11 @@ outputs of the samples after it, so that the steps are those of samples that com
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["visit_samples"]
-
-Array = NDArray[Any]
 
 
 @numba.njit(cache=True, nogil=True)

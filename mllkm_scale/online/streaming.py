@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mllkm_scale import __version__
+from mllkm_scale.base.events import Listener, Notice, Phase, Streamed, StreamEnded
+from mllkm_scale.base.memory import peak_bytes, rss_bytes
+from mllkm_scale.base.wording import percent
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
@@ -18,12 +21,9 @@ from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
-from mllkm_scale.report.ending import Ending
+from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
-from mllkm_scale.run.events import Listener, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.memory import peak_bytes, rss_bytes
-from mllkm_scale.run.wording import percent
 
 __all__ = ["StreamResult", "Streaming"]
 
@@ -57,7 +57,7 @@ class Streaming:
         should_stop: Callable[[], bool] | None,
         waiting: Callable[[], AbstractContextManager[None]],
         checkpoint_s: float,
-        ending: Ending,
+        ending: Finalizer,
     ) -> None:
         self.learner, self.samples, self.listener, self.folder = learner, samples, listener, folder
         self.should_stop, self.waiting, self.checkpoint_s = should_stop, waiting, checkpoint_s

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.online.learner import OnlineLearner
@@ -19,11 +20,10 @@ from mllkm_scale.online.params import stream_params
 from mllkm_scale.online.sources.samples import Samples
 from mllkm_scale.online.streaming import Streaming, StreamResult
 from mllkm_scale.online.workers import enlisted_for
-from mllkm_scale.report.ending import Ending
+from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.checkpoint import checkpoint_seed
-from mllkm_scale.run.events import Listener, Notice
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.progress.choose import PlainProgress, broadcast
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -115,7 +115,7 @@ def stream(
         tell = broadcast(listener, own, None if folder is None else folder.record)
         learner = OnlineLearner(settings, online, classes, like=like, held_bytes=held_bytes)
         stack.callback(learner.close)
-        ending = Ending.of_stream(test, image_shape, report if folder is not None else False)
+        ending = Finalizer.of_stream(test, image_shape, report if folder is not None else False)
         streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s, ending)
         where = None if folder is None else folder.path
         stack.enter_context(enlisted_for(learner, client, where, lambda text: tell(Notice(text))))

@@ -1,4 +1,4 @@
-"""Dask workers that probe the kernels of a stream: how they are enlisted, and what each of them needs."""
+"""Dask workers that probe the kernels of a stream: how they are dask_executor, and what each of them needs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.data.labels import n_outputs
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK, EPISODE
 from mllkm_scale.online.plan import USUAL_SAMPLES
 from mllkm_scale.online.setup import sizes_of_stream
-from mllkm_scale.run.sizes import Sizes
-from mllkm_scale.run.worker_plan import WORKER_BASE_BYTES, worker_rows
+from mllkm_scale.plan.sizes import Sizes
+from mllkm_scale.plan.worker import WORKER_BASE_BYTES, worker_rows
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -33,21 +33,21 @@ def enlisted_for(
     if client is None:
         yield
         return
-    from mllkm_scale.cluster.enlist import enlisted
+    from mllkm_scale.cluster.dask_executor import dask_executor
 
-    with enlisted(
+    with dask_executor(
         client,
         run_dir,
         None,
         timeout_s=learner.params.worker_timeout,
         worker_bytes=lambda threads: worker_bytes_of(learner, threads),
         notify=notify or (lambda text: None),
-    ) as crew:
-        learner.work_with(crew)
+    ) as executor:
+        learner.work_with(executor)
         try:
             yield
         finally:
-            learner.work_with(ThreadCrew())
+            learner.work_with(ThreadExecutor())
 
 
 def worker_bytes_of(learner: OnlineLearner, threads: int) -> int:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.units import format_bytes, parse_bytes
 
 __all__ = ["Limits", "parse_limits"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mllkm_scale.path.points import PathPoint, front, knee_point
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

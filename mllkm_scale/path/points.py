@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.path.limits import Limits
-from mllkm_scale.units import format_bytes
 
 __all__ = ["PathPoint", "best_point", "front", "knee_point"]
 

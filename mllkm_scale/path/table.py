@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.wording import percent, seconds
 from mllkm_scale.path.points import PathPoint, front, knee_point
-from mllkm_scale.run.wording import percent, seconds
-from mllkm_scale.units import format_bytes
 
 __all__ = ["HEADINGS", "table_rows"]
 

@@ -17,12 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.base.events import Listener, Notice
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
+from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
-from mllkm_scale.data.prepared import require_writable
+from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.subset import split
 from mllkm_scale.errors import InterruptedTraining, ParameterError
-from mllkm_scale.mkl.paper import PaperState
+from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
@@ -32,16 +35,13 @@ from mllkm_scale.path.folder import PathFolder
 from mllkm_scale.path.limits import parse_limits
 from mllkm_scale.path.points import PathPoint, best_point, knee_point
 from mllkm_scale.path.values import PathValues, path_values
-from mllkm_scale.report.ending import Ending
-from mllkm_scale.run.events import Listener, Notice
+from mllkm_scale.plan.training import Plan, make_plan
+from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.plan import Plan, make_plan
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.progress import PlainProgress, broadcast
+from mllkm_scale.run.progress.choose import PlainProgress, broadcast
 from mllkm_scale.run.training import COLD, Start, Training, TrainResult
-from mllkm_scale.run.wording import percent
-from mllkm_scale.team import Team, n_threads, one_blas_thread
-from mllkm_scale.training import enlisted
+from mllkm_scale.training import dask_executor
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -137,45 +137,45 @@ def train_path(
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Ending.checked(dataset, validation, image_shape, report if run_dir is not None else False)
+        ending = Finalizer.checked(dataset, validation, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         own = PlainProgress() if settings.verbose else None
         tell = broadcast(listener, own)
         stack.enter_context(one_blas_thread())
-        team = stack.enter_context(Team(n_threads(settings.n_jobs)))
-        path = PathTraining(values, settings, plan, team, tell, folder, should_stop, ending)
+        threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
+        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, ending)
         if client is not None:
             where = None if folder is None else folder.path
-            path.crew = stack.enter_context(enlisted(client, where, settings, plan, path.poll, path.listener))
+            path.executor = stack.enter_context(dask_executor(client, where, settings, plan, path.poll, path.listener))
         return path.run(dataset)
 
 
 class PathTraining:
-    """One path under way: its trainings in turn, on one problem and with one crew."""
+    """One path under way: its trainings in turn, on one problem and with one executor."""
 
     def __init__(
         self,
         values: PathValues,
         params: Params,
         plan: Plan,
-        team: Team,
+        threads: Threads,
         listener: Listener,
         folder: PathFolder | None,
         should_stop: Callable[[], bool] | None,
-        ending: Ending,
+        ending: Finalizer,
     ) -> None:
-        self.values, self.params, self.plan, self.team = values, params, plan, team
+        self.values, self.params, self.plan, self.threads = values, params, plan, threads
         self.shown, self.folder, self.should_stop, self.ending = listener, folder, should_stop, ending
         self.listener = broadcast(listener, None if folder is None else folder.log)
-        self.crew: Crew = ThreadCrew(team, self.poll)
+        self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.points: list[PathPoint] = []
         self.models: list[Model] = []
 
     def run(self, dataset: Dataset) -> PathResult:
         self.settle(dataset)
         shared = replace(self.params, C=1.0) if self.values.parameter == "C" else self.params
-        problem = build_problem(dataset, shared, self.plan, self.listener, self.crew, self.poll, self.team)
+        problem = build_problem(dataset, shared, self.plan, self.listener, self.executor, self.poll, self.threads)
         try:
             if problem.learned is not None:
                 problem = self.weighed(problem, dataset)
@@ -197,8 +197,8 @@ class PathTraining:
 
     def settle(self, dataset: Dataset) -> None:
         """Let settings compete that the parameters leave open; a path over C is over that of the winner."""
-        training = Training(self.params, self.plan, self.team, self.listener, None, self.should_stop, self.ending)
-        training.crew = self.crew
+        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.ending)
+        training.executor = self.executor
         training.settle(dataset, resume=False)
         self.params = training.params
 
@@ -207,8 +207,8 @@ class PathTraining:
         self.params = replace(self.params, finish="mkl")
         if self.values.parameter == "C":
             return problem
-        training = Training(self.params, self.plan, self.team, self.listener, None, self.should_stop, self.ending)
-        training.crew = self.crew
+        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.ending)
+        training.executor = self.executor
         C = training.choose(problem, dataset).C
         self.params = replace(self.params, C=C)
         return replace(problem, C=C)
@@ -253,8 +253,8 @@ class PathTraining:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(params, self.plan, self.team, tell, run, self.should_stop, self.ending)
-            training.crew, training.start = self.crew, start
+            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.ending)
+            training.executor, training.start = self.executor, start
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mllkm_scale.automatic import weight_of_loss
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.automatic import weight_of_loss
 
 __all__ = ["AROUND_AUTO", "PathValues", "path_values"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mllkm_scale.lazy import lazy_names
+from mllkm_scale.base.lazy import lazy_names
 
 __all__ = ["write_comparison", "write_report"]
 

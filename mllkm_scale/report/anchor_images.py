@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.image_shape import ImageShape
 from mllkm_scale.model.model import Model
-from mllkm_scale.pictures import styled
-from mllkm_scale.report.image_shape import ImageShape
 from mllkm_scale.report.picture import Picture, embedded
 from mllkm_scale.report.prepared_space import codes_at, heaviest, plain
+from mllkm_scale.report.style import styled
 
 __all__ = ["anchor_images"]
 

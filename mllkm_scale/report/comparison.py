@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mllkm_scale import __version__
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.wording import percent, seconds
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.report.comparison_pictures import comparison_pictures
 from mllkm_scale.report.facts import cost_of_row, data_facts, gap_of, shown
 from mllkm_scale.report.rendering import render, require_page, write_page
 from mllkm_scale.report.run_files import Run, read_run
-from mllkm_scale.run.wording import percent, seconds
-from mllkm_scale.units import format_bytes
 
 __all__ = ["write_comparison"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mllkm_scale.model.describe import Description
-from mllkm_scale.pictures import styled
 from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thinned, time_axis
 from mllkm_scale.report.prepared_space import plain
 from mllkm_scale.report.regions import class_colours
 from mllkm_scale.report.run_files import Run
+from mllkm_scale.report.style import styled
 
 __all__ = ["comparison_pictures"]
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.wording import percent, rate, seconds
 from mllkm_scale.model.describe import Description
 from mllkm_scale.params import defaults
 from mllkm_scale.report.run_files import Run
-from mllkm_scale.run.wording import percent, rate, seconds
-from mllkm_scale.units import format_bytes
 
 __all__ = ["Facts", "cards", "cost_of_row", "data_facts", "model_facts", "parameters", "result_facts", "shown"]
 

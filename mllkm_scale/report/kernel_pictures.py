@@ -6,8 +6,8 @@ import numpy as np
 
 from mllkm_scale.model.describe import Description
 from mllkm_scale.model.model import Model
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
 from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thinned
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 __all__ = ["kernel_pictures"]
 

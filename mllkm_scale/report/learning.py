@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
-from mllkm_scale.report.image_shape import ImageShape
+from mllkm_scale.base.events import Epoch
+from mllkm_scale.base.wording import percent, seconds
+from mllkm_scale.data.image_shape import ImageShape
 from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thinned
 from mllkm_scale.report.prepared_space import plain
 from mllkm_scale.report.run_files import Record, Run
-from mllkm_scale.run.events import Epoch
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 from mllkm_scale.run.selection import Tried as Setting
-from mllkm_scale.run.wording import percent, seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.model.evaluation import Evaluation
-from mllkm_scale.pictures import styled
 from mllkm_scale.report.picture import Picture, canvas, embedded
 from mllkm_scale.report.prepared_space import plain
+from mllkm_scale.report.style import styled
 
 __all__ = ["ClassScore", "Measured", "Mistake", "measured"]
 

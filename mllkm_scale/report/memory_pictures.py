@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mllkm_scale.pictures import BLUE, ORANGE, styled
+from mllkm_scale.base.events import Round, Streamed
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.report.picture import CLASS_COLOURS, Picture, canvas, embedded, thinned, time_axis
 from mllkm_scale.report.run_files import Record, Run
-from mllkm_scale.run.events import Round, Streamed
-from mllkm_scale.units import format_bytes
+from mllkm_scale.report.style import BLUE, ORANGE, styled
 
 __all__ = ["memory_pictures", "plan_rows"]
 

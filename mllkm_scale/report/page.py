@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mllkm_scale import __version__
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.data.image_shape import ImageShape, require_image_shape
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.model.model import Model
 from mllkm_scale.report.anchor_images import anchor_images
 from mllkm_scale.report.facts import cards, data_facts, model_facts, parameters, result_facts
-from mllkm_scale.report.image_shape import ImageShape, require_image_shape
 from mllkm_scale.report.kernel_pictures import kernel_pictures
 from mllkm_scale.report.learning import learning_section
 from mllkm_scale.report.measured import measured
@@ -25,7 +26,6 @@ from mllkm_scale.report.shape_pictures import shape_section
 from mllkm_scale.report.stream_curves import stream_pictures
 from mllkm_scale.report.training_curves import training_pictures
 from mllkm_scale.run.folder import REPORT
-from mllkm_scale.units import format_bytes
 
 __all__ = ["write_report"]
 

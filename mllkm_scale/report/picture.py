@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mllkm_scale.pictures import styled
+from mllkm_scale.report.style import styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

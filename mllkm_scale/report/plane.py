@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.model import Model
 from mllkm_scale.report.prepared_space import codes_at, heaviest, unprepared
 
 __all__ = ["Plane", "class_codes", "pixels_that_pay", "plane_of"]
 
-Array = NDArray[Any]
 MOST_ANCHORS = 1000  # that the plane is found from
 MOST_PIXELS, LEAST_PIXELS = 220, 40  # of a side of the picture
 KERNELS_AT_ONCE = 256

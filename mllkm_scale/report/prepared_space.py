@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.preprocessing import Preprocessor
-from mllkm_scale.data.scaling import Scaling
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.model.model import Model
 
 __all__ = ["axis_name", "codes_at", "heaviest", "in_prepared_space", "plain", "unprepared"]

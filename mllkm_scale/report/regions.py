@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.model import Model
-from mllkm_scale.pictures import GREY, styled
 from mllkm_scale.report.picture import CLASS_COLOURS, Picture, canvas, embedded
 from mllkm_scale.report.plane import Plane, class_codes, pixels_that_pay, plane_of
 from mllkm_scale.report.prepared_space import axis_name, codes_at, heaviest, in_prepared_space, plain
+from mllkm_scale.report.style import GREY, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["anchor_regions", "class_colours"]
 
-Array = NDArray[Any]
 MOST_ANCHORS = 400
 MOST_LEGEND = 20
 MARGIN = 0.12  # of the picture beyond the anchors, at each side

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.whole_files import write_whole
 from mllkm_scale.errors import ParameterError, ScratchError
-from mllkm_scale.whole_files import write_whole
 
 __all__ = ["render", "require_page", "write_page"]
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from mllkm_scale.base.access import reading
+from mllkm_scale.base.events import Epoch, Round, Streamed
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
-from mllkm_scale.run.access import reading
-from mllkm_scale.run.events import Epoch, Round, Streamed
 from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["Run", "read_run"]

@@ -7,21 +7,20 @@ these; over several classes, the root of the mean square.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.model.additive_shapes import Shapes
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.model import Model
-from mllkm_scale.pictures import BLUE, GREY, styled
+from mllkm_scale.model.tables.shapes import Shapes
 from mllkm_scale.report.picture import Picture, canvas, embedded
 from mllkm_scale.report.prepared_space import axis_name
 from mllkm_scale.report.regions import class_colours
+from mllkm_scale.report.style import BLUE, GREY, styled
 
 __all__ = ["ShapeSection", "shape_section"]
 
-Array = NDArray[Any]
 MOST_FEATURES = 9
 MOST_CLASSES = 10
 QUANTILES = 64

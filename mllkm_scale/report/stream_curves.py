@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.base.events import Streamed
 from mllkm_scale.report.picture import Picture, canvas, embedded, thinned
-from mllkm_scale.run.events import Streamed
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 __all__ = ["stream_pictures"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.base.events import Round
 from mllkm_scale.report.picture import Picture, canvas, count_axis, embedded, log_axis, thinned, time_axis
-from mllkm_scale.run.events import Round
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import MapName, bumps, gamma_of_half_width
-from mllkm_scale.pictures import BLUE, ORANGE, styled
+from mllkm_scale.report.style import BLUE, ORANGE, styled
 from mllkm_scale.reproduce.methods import FAMILIES
 from mllkm_scale.reproduce.synthetic import boundary, draw_samples
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_figure1", "image"]
 
-Array = NDArray[Any]
 N_SAMPLES, SEED = 600, 1
 ANCHOR = np.array([-0.1, -0.2])
 HALF_WIDTH = 0.45  # distance at which the bumps are one half

@@ -6,13 +6,12 @@ circles and the anchors of active kernels as squares.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mllkm_scale.kernels.gammas import logspace
-from mllkm_scale.pictures import styled
+from mllkm_scale.report.style import styled
 from mllkm_scale.reproduce.methods import FAMILIES
 from mllkm_scale.reproduce.synthetic import KNOTS, draw_samples
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["C", "draw_figure2", "train_family"]
 
-Array = NDArray[Any]
 C = 1000.0
 N_SAMPLES, N_TEST, SEED = 400, 20_000, 1
 PIXELS = 240

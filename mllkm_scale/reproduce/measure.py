@@ -7,13 +7,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.reproduce.splits import Split
 
 __all__ = ["best_time_s", "tested"]
 
-Array = NDArray[Any]
 _AT_LEAST_S = 0.05  # predictions are repeated so long, and the shortest counts: others wait for the machine
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mllkm_scale import __version__
-from mllkm_scale.run.access import writing
-from mllkm_scale.whole_files import write_whole
+from mllkm_scale.base.access import writing
+from mllkm_scale.base.whole_files import write_whole
 
 __all__ = ["Parts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mllkm_scale.pictures import BLUE, GREY, styled
+from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.significance import Ranks
 
 if TYPE_CHECKING:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.catalogue import ENTRIES, find, load
 
 __all__ = ["samples"]
-
-Array = NDArray[Any]
 
 
 def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:

@@ -14,15 +14,13 @@ ranks differ by more than the critical difference of Nemenyi's test,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["PairedTest", "Ranks", "corrected_t_test", "holm", "paired_test", "ranks", "wilcoxon"]
+from mllkm_scale.base.arrays import Array
 
-Array = NDArray[Any]
+__all__ = ["PairedTest", "Ranks", "corrected_t_test", "holm", "paired_test", "ranks", "wilcoxon"]
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["TRAIN_SHARE", "Split", "random_split"]
 
-Array = NDArray[Any]
 TRAIN_SHARE = 0.7
 
 

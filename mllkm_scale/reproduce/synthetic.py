@@ -5,14 +5,12 @@ The paper does not print the line; this one bends four times, and is a function 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["KNOTS", "boundary", "draw_samples"]
 
-Array = NDArray[Any]
 
 KNOTS = np.array([[-1.0, -0.45], [-0.55, 0.5], [-0.1, -0.45], [0.35, 0.55], [0.7, -0.3], [1.0, 0.2]])
 """Corners of the line, from left to right."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.reproduce.methods import GROUPS, table2_methods
 from mllkm_scale.reproduce.paper import TABLE2, Printed
 from mllkm_scale.reproduce.parts import Parts, Record
@@ -25,7 +25,6 @@ from mllkm_scale.reproduce.splits import TRAIN_SHARE
 
 __all__ = ["Comparison", "Row", "Setting", "Table", "assemble", "run"]
 
-Array = NDArray[Any]
 Samples = tuple[Array, Array]
 
 
@@ -115,9 +114,9 @@ def run(
 
 def evaluate_split(X: Array, y: Array, seed: int, local_bias: float | str) -> Record:
     """All methods on one split: a record each, by name."""
+    from mllkm_scale.base.threads import one_blas_thread
     from mllkm_scale.reproduce.measure import tested
     from mllkm_scale.reproduce.splits import random_split
-    from mllkm_scale.team import one_blas_thread
 
     split = random_split(X, y, seed)
     record: Record = {}

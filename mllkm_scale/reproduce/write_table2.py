@@ -6,18 +6,15 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import NDArray
-
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.whole_files import write_whole
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.table2 import Comparison, Row, Table
 from mllkm_scale.reproduce.text import markdown_table
-from mllkm_scale.whole_files import write_whole
 
 __all__ = ["as_csv", "as_latex", "as_markdown", "splits_csv", "write"]
 
-Array = NDArray[Any]
 LEVEL = 0.05
 
 
@@ -33,7 +30,7 @@ def write(table: Table, folder: Path) -> list[Path]:
         write_whole(folder / name, text)
     paths = [folder / name for name in texts]
     if table.ranks is not None:
-        from mllkm_scale.pictures import save
+        from mllkm_scale.report.style import save
         from mllkm_scale.reproduce.ranks_figure import draw_ranks
 
         paths += save(draw_ranks(table.methods, table.ranks), folder / "table2-ranks")

@@ -1,5 +1,5 @@
 """A training as a run: plan, problem, machines, checkpoints, folder, progress."""
 
-from mllkm_scale.run.events import Event, Finished, Listener, Notice, Phase, Round
+from mllkm_scale.base.events import Event, Finished, Listener, Notice, Phase, Round
 
 __all__ = ["Event", "Finished", "Listener", "Notice", "Phase", "Round"]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from mllkm_scale.run.events import Advice
-from mllkm_scale.run.wording import percent
-from mllkm_scale.units import format_bytes
+from mllkm_scale.base.events import Advice
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.wording import percent
 
 if TYPE_CHECKING:
     from mllkm_scale.data.checks import DataSummary

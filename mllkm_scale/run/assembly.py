@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
@@ -19,8 +19,6 @@ from mllkm_scale.run.machine import MachineState
 from mllkm_scale.run.problem import Problem
 
 __all__ = ["assemble", "assemble_learned", "plain_params"]
-
-Array = NDArray[Any]
 
 
 def assemble(

@@ -1,6 +1,6 @@
 """The state after a round, from which a training goes on with the same bits.
 
-A checkpoint is a sealed file. Its fingerprint stands for the data and the parameters: what one training left
+A checkpoint is a archive file. Its fingerprint stands for the data and the parameters: what one training left
 is never continued by another.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.errors import CheckpointError, ParameterError
-from mllkm_scale.sealed import read_sealed, write_sealed
 
 __all__ = ["checkpoint_seed", "load_checkpoint", "save_checkpoint"]
 
@@ -58,12 +58,12 @@ def save_checkpoint(
     own = {"fingerprint": fingerprint, "round": round}
     if taken := sorted(own.keys() & header.keys()):
         raise ParameterError(f"{taken[0]!r} is an entry of every checkpoint: give it as an argument")
-    write_sealed(path, kind=KIND, version=VERSION, header={**header, **own}, arrays=arrays)
+    write_archive(path, kind=KIND, version=VERSION, header={**header, **own}, arrays=arrays)
 
 
 def checkpoint_seed(path: str | os.PathLike[str]) -> int:
     """The seed of the training that wrote the checkpoint, for one that was started without a seed of its own."""
-    header, _ = read_sealed(path, kind=KIND, version=VERSION, error=CheckpointError)
+    header, _ = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
     if not isinstance(header.get("seed"), int):
         raise CheckpointError(f"{path} names no seed, so it is damaged: {ANEW}")
     return int(header["seed"])
@@ -80,7 +80,7 @@ def load_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> tuple[dic
     if not Path(path).exists():
         raise CheckpointError(f"{path} does not exist, so there is nothing to resume: train without --resume")
     try:
-        header, arrays = read_sealed(path, kind=KIND, version=VERSION, error=CheckpointError)
+        header, arrays = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; or {ANEW}") from error
     if not isinstance(header.get("round"), int) or not isinstance(header.get("fingerprint"), str):

@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import FOLD_ROWS
+from mllkm_scale.plan.training import Plan, expected_working
 from mllkm_scale.run.folds import Trial, mistakes
 from mllkm_scale.run.machine import make_machine
-from mllkm_scale.run.plan import Plan, expected_working
 from mllkm_scale.run.problem import Problem
-from mllkm_scale.run.settings import FOLD_ROWS
-from mllkm_scale.team import Team
 
 __all__ = [
     "CS",
@@ -40,7 +40,6 @@ __all__ = [
     "mkl_flops",
 ]
 
-Array = NDArray[Any]
 
 CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
@@ -74,11 +73,11 @@ class Choice:
         return cls(**found | {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])})
 
 
-def learned_margins(problem: Problem, crew: Crew) -> Array:
+def learned_margins(problem: Problem, executor: Executor) -> Array:
     """y f(x) (n, K) of the learned machine."""
     start = problem.learned
     assert start is not None
-    F = decide_all(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, crew)
+    F = decide_all(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, executor)
     return problem.signs * F
 
 
@@ -105,12 +104,12 @@ def choose(
     folds: Callable[[], Iterator[Trial]],
     params: Params,
     plan: Plan,
-    team: Team,
-    crew: Crew,
+    threads: Threads,
+    executor: Executor,
     poll: Callable[[], None],
 ) -> Choice:
     """How to finish: see the module. `folds` are the trials of few rows."""
-    margins = learned_margins(problem, crew)
+    margins = learned_margins(problem, executor)
     fixed = None if isinstance(params.C, str) else float(params.C)
     own = balancing_C(problem, margins)
     if params.finish == "none":
@@ -129,7 +128,7 @@ def choose(
         n_held = sum(len(trial.codes) for trial in trials)
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
-        paths = [MKLPath(trial, params, plan, team, crew, poll) for trial in trials]
+        paths = [MKLPath(trial, params, plan, threads, executor, poll) for trial in trials]
         errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
         learned_error = sum(learned_mistakes(trial) for trial in trials) / n_held
     Cs = tuple(sorted(errors))
@@ -180,13 +179,13 @@ class MKLPath:
         trial: Trial,
         params: Params,
         plan: Plan,
-        team: Team,
-        crew: Crew,
+        threads: Threads,
+        executor: Executor,
         poll: Callable[[], None],
         tol: float = LOOSE_TOL,
     ) -> None:
         self.trial, self.params = trial, replace(params, tol=max(params.tol, tol))
-        self.ways = plan, team, crew, poll
+        self.ways = plan, threads, executor, poll
         self.states: dict[float, Any] = {}
 
     def mistakes(self, C: float) -> int:

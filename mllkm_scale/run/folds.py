@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.run.problem import Problem
 
 __all__ = ["FOLDS", "Fold", "Trial", "folds_of", "make_trial", "mistakes"]
 
-Array = NDArray[Any]
 
 FOLDS = 3
 

@@ -13,10 +13,10 @@ import math
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
-from mllkm_scale.run.access import reading, writing
-from mllkm_scale.run.as_json import event_fields
-from mllkm_scale.run.events import Epoch, Round, Streamed
-from mllkm_scale.whole_files import write_whole
+from mllkm_scale.base.access import reading, writing
+from mllkm_scale.base.as_json import event_fields
+from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.whole_files import write_whole
 
 __all__ = ["History"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.learn.descent import DescentState
 from mllkm_scale.run.checkpoint import ANEW, checkpoint_seed
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.sealed import read_sealed, write_sealed
 
 __all__ = ["LearningFile", "folder_seed"]
 
@@ -28,7 +28,7 @@ class LearningFile:
         """The state to go on from, if the training is resumed and there is one."""
         if not self.resume or not self.path.exists():
             return None
-        header, arrays = read_sealed(self.path, kind=KIND, version=VERSION, error=CheckpointError)
+        header, arrays = read_archive(self.path, kind=KIND, version=VERSION, error=CheckpointError)
         if header.get("fingerprint") != self.fingerprint:
             raise CheckpointError(
                 f"{self.path} belongs to a training on other data or with other parameters: resume it with those that"
@@ -42,7 +42,7 @@ class LearningFile:
     def save(self, state: DescentState) -> None:
         """Write the state; the one before it stands until this one is whole."""
         header = {"fingerprint": self.fingerprint, "seed": self.seed}
-        write_sealed(self.path, kind=KIND, version=VERSION, header=header, arrays=state.to_arrays())
+        write_archive(self.path, kind=KIND, version=VERSION, header=header, arrays=state.to_arrays())
         self._saved_s = time.monotonic()
 
     def due(self) -> bool:
@@ -53,7 +53,7 @@ def folder_seed(folder: RunFolder) -> int:
     """The seed of the training in a folder, for one that was started without a seed of its own."""
     if folder.checkpoint.exists() or not folder.learning.exists():
         return checkpoint_seed(folder.checkpoint)
-    header, _ = read_sealed(folder.learning, kind=KIND, version=VERSION, error=CheckpointError)
+    header, _ = read_archive(folder.learning, kind=KIND, version=VERSION, error=CheckpointError)
     if not isinstance(header.get("seed"), int):
         raise CheckpointError(f"{folder.learning} names no seed, so it is damaged: {ANEW}")
     return int(header["seed"])

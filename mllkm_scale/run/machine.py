@@ -8,25 +8,24 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import BudgetError, CheckpointError
+from mllkm_scale.mkl.algorithm2 import GridFamily, PaperMKL, PaperState
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.paper import GridFamily, PaperMKL, PaperState
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import Machine, Settings, State
 from mllkm_scale.params import Params
-from mllkm_scale.run.plan import Plan
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.work import scan_dtype
-from mllkm_scale.team import Team
-from mllkm_scale.units import format_bytes
 
 __all__ = ["MachineState", "make_machine", "state_arrays", "state_from_arrays"]
 
-Array = NDArray[Any]
 INSERTIONS = 20  # of Algorithm 2 in a pass: "several", and all violators would be thousands
 
 
@@ -42,7 +41,13 @@ class MachineState(Protocol):
 
 
 def make_machine(
-    problem: Problem, signs: Array, params: Params, plan: Plan, team: Team, crew: Crew, poll: Callable[[], None]
+    problem: Problem,
+    signs: Array,
+    params: Params,
+    plan: Plan,
+    threads: Threads,
+    executor: Executor,
+    poll: Callable[[], None],
 ) -> SequentialMKL | PaperMKL:
     """The strategy that the parameters ask for, on these columns of signs."""
     if params.strategy == "paper":
@@ -64,7 +69,7 @@ def make_machine(
         plan.disk_bytes,
         scratch_dir,
         problem.seed,
-        team,
+        threads,
         poll,
     )
     settings = Settings(
@@ -76,8 +81,8 @@ def make_machine(
         max_kernels=params.max_kernels,
     )
     dtype = scan_dtype(params.tol, params.componentwise)
-    scanner = Scanner(problem.grid, crew, dtype, plan.support_bytes, scratch_dir, team)
-    return SequentialMKL(problem.data, signs, problem.grid, scanner, crew, inner, settings)
+    scanner = Scanner(problem.grid, executor, dtype, plan.support_bytes, scratch_dir, threads)
+    return SequentialMKL(problem.data, signs, problem.grid, scanner, executor, inner, settings)
 
 
 def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.automatic import local_bias_of, weight_of_loss
-from mllkm_scale.crew import Crew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Listener, Phase
+from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels, prepare
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec, kmeans_centres, random_rows
+from mllkm_scale.kernels.automatic import local_bias_of, weight_of_loss
 from mllkm_scale.kernels.gammas import resolve_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.maps import check_map
@@ -27,15 +29,12 @@ from mllkm_scale.learn.record import LearnedRecord, record_of
 from mllkm_scale.learn.settings import learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedStart, folded, start_of
 from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
-from mllkm_scale.run.events import Listener, Phase
-from mllkm_scale.run.plan import Plan
-from mllkm_scale.run.settings import FOLD_ROWS, contenders
-from mllkm_scale.team import Team
 
 __all__ = ["Problem", "build_problem"]
 
-Array = NDArray[Any]
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
@@ -82,19 +81,19 @@ def build_problem(
     params: Params,
     plan: Plan,
     listener: Listener,
-    crew: Crew,
+    executor: Executor,
     poll: Callable[[], None] = lambda: None,
-    team: Team | None = None,
+    threads: Threads | None = None,
     keeping: Opening | None = None,
     out_of_time: Callable[[], bool] = lambda: False,
     tryout_flops: float | None = None,
 ) -> Problem:
-    """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the crew.
+    """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the executor.
 
     Of settings that are still open, the first is taken. With `tryout_flops` the descent is one to compare settings by:
     it has fewer epochs, and no more kernels than so many multiply-adds allow.
 
-    Kernels are learned by the threads of `team`, in this process.
+    Kernels are learned by `threads`, in this process.
     """
     first = contenders(params, dataset.n_rows)[0]
     params = first.at(first.strengths[0])
@@ -104,13 +103,13 @@ def build_problem(
     classes, codes = encode_labels(dataset.labels())
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
-    dataset = crew.place(dataset.unlabelled())
-    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, crew)
+    dataset = executor.place(dataset.unlabelled())
+    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
-    in_memory = plan.in_memory and not crew.remote
+    in_memory = plan.in_memory and not executor.remote
 
     def prepared(preprocessor: Preprocessor) -> Dataset:
-        return prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=crew.folder or scratch)
+        return prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=executor.folder or scratch)
 
     data = prepared(preprocessor)
     poll()
@@ -129,7 +128,7 @@ def build_problem(
             codes,
             Family(check_map(params.map), params.componentwise),
             settings,
-            team or Team(),
+            threads or Threads(),
             hold_out=data.n_rows > FOLD_ROWS,
             keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed, count), seed),
             listener=listener,
@@ -153,13 +152,13 @@ def build_problem(
     else:
         gammas = resolve_gammas(params.gammas, family, sample)
     if start is None or spec.beside_all:
-        anchors = _anchors("all" if spec.learned else params.anchors, data, preprocessor, seed, crew)
+        anchors = _anchors("all" if spec.learned else params.anchors, data, preprocessor, seed, executor)
     else:
-        anchors = crew.place(Dataset.from_arrays(start.kernels.anchors, name="learned anchors"))
+        anchors = executor.place(Dataset.from_arrays(start.kernels.anchors, name="learned anchors"))
     listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
     scales = np.ones((anchors.n_rows, len(gammas)))
     if reference is not None:
-        scales = trace_scales(family, anchors, gammas, reference, crew)
+        scales = trace_scales(family, anchors, gammas, reference, executor)
         if not scales.any() and start is None:
             raise ParameterError(
                 f"no kernel with gammas={params.gammas!r} tells more than a few samples from its anchor:"
@@ -182,16 +181,16 @@ def _rng(seed: int, use: int) -> np.random.Generator:
     return np.random.default_rng([seed, use])
 
 
-def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int, crew: Crew) -> RowSource:
-    """The candidates' anchors as rows in the prepared space, where the crew can read them."""
+def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int, executor: Executor) -> RowSource:
+    """The candidates' anchors as rows in the prepared space, where the executor can read them."""
     if isinstance(anchors, str):
         if anchors == "all":
             return data
         count = int(anchors.partition(":")[2])
-        return crew.place(Dataset.from_arrays(kmeans_centres(data, count, _rng(seed, 4)), name="k-means anchors"))
+        return executor.place(Dataset.from_arrays(kmeans_centres(data, count, _rng(seed, 4)), name="k-means anchors"))
     if isinstance(anchors, int | np.integer):
         rows = random_rows(data.n_rows, int(anchors), _rng(seed, 4))
-        return crew.place(Dataset.from_arrays(data.rows(rows), name="random anchors"))
+        return executor.place(Dataset.from_arrays(data.rows(rows), name="random anchors"))
     given = np.atleast_2d(np.asarray(anchors))
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
         raise DataError("anchors: give a matrix of finite numbers, one anchor a row, in the space of X")
@@ -199,7 +198,7 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
         raise DataError(
             f"anchors have {given.shape[1]} features, but X has {preprocessor.n_features_in}: give one column a feature"
         )
-    return crew.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
+    return executor.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
 def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int, n_learned: int) -> str:

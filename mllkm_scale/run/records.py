@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mllkm_scale.crew import Tally
+from mllkm_scale.base.events import Round
+from mllkm_scale.base.executor import Tally
+from mllkm_scale.base.memory import rss_bytes
 from mllkm_scale.mkl.certificate import Certificate
-from mllkm_scale.run.events import Round
-from mllkm_scale.run.memory import rss_bytes
 
 __all__ = ["cluster_record", "idle_share", "round_event", "time_left"]
 

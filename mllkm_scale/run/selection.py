@@ -18,27 +18,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from numpy.typing import NDArray
-
-from mllkm_scale.automatic import weight_of_loss
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Listener, Notice, Phase
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
+from mllkm_scale.kernels.automatic import weight_of_loss
 from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contender
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.checkpoint import ANEW
 from mllkm_scale.run.choice import MKLPath, learned_mistakes
-from mllkm_scale.run.events import Listener, Notice, Phase
 from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
-from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.settings import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contender
-from mllkm_scale.run.wording import percent
-from mllkm_scale.team import Team
 
 __all__ = ["Selection", "Tried", "judged_by", "load_selection", "select"]
 
-Array = NDArray[Any]
 
 TRYOUT_TOL = 0.2
 """Gap at which a machine over samples is good enough to compare it with others."""
@@ -111,7 +109,7 @@ def select(
     dataset: Dataset,
     rivals: Sequence[Contender],
     plan: Plan,
-    team: Team,
+    threads: Threads,
     listener: Listener,
     poll: Callable[[], None],
     out_of_time: Callable[[], bool],
@@ -131,7 +129,7 @@ def select(
     listener(Phase("select", f"{len(rivals)} kinds of candidates, {n_held:,} held-out rows"))
     with ExitStack() as stack:
         walks = [stack.enter_context(_Walk(rival, dataset, codes, folds, plan, poll)) for rival in rivals]
-        small = stack.enter_context(team.at_most(TRIED_AT_ONCE))
+        small = stack.enter_context(threads.at_most(TRIED_AT_ONCE))
         best = 1.0
         while under_way := [walk for walk in walks if walk.goes_on(n_held, best)]:
             tasks = [(walk, fold) for walk in under_way for fold in range(len(folds))]
@@ -188,12 +186,14 @@ class _Walk:
 
     def mistakes(self, fold: int) -> int:
         """Rows of a fold that the machine of the next strength predicts wrongly."""
-        own, strength = Team(), self.rival.strengths[self.place]
-        crew, params = ThreadCrew(own, self.poll), self.rival.at(strength)
+        own, strength = Threads(), self.rival.strengths[self.place]
+        executor, params = ThreadExecutor(own, self.poll), self.rival.at(strength)
 
         def build(part: Dataset) -> Problem:
             flops = TRYOUT_FLOPS / len(self.folds)
-            return build_problem(part, params, self.plan, lambda event: None, crew, self.poll, own, tryout_flops=flops)
+            return build_problem(
+                part, params, self.plan, lambda event: None, executor, self.poll, own, tryout_flops=flops
+            )
 
         def trial() -> Trial:
             return make_trial(self.dataset, self.codes, self.folds[fold], build)
@@ -203,7 +203,7 @@ class _Walk:
                 return learned_mistakes(found)
         if fold not in self._paths:
             found = self._stack.enter_context(closing(trial()))
-            self._paths[fold] = MKLPath(found, params, self.plan, own, crew, self.poll, TRYOUT_TOL)
+            self._paths[fold] = MKLPath(found, params, self.plan, own, executor, self.poll, TRYOUT_TOL)
         path = self._paths[fold]
         return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
 

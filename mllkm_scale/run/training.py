@@ -9,49 +9,47 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mllkm_scale import __version__
-from mllkm_scale.crew import Crew, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Finished, Listener, Notice, Phase, Round
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.memory import peak_bytes
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.record import LearnedRecord
+from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.certificate import Certificate, Proof
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.paper import PaperState
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
-from mllkm_scale.report.ending import Ending
+from mllkm_scale.plan.contenders import contenders, is_settled
+from mllkm_scale.plan.training import Plan
+from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
-from mllkm_scale.run.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
-from mllkm_scale.run.memory import peak_bytes
-from mllkm_scale.run.plan import Plan
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.records import cluster_record, round_event
 from mllkm_scale.run.selection import Selection, load_selection, select
-from mllkm_scale.run.settings import contenders, is_settled
-from mllkm_scale.run.wording import percent
-from mllkm_scale.team import Team
-from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
     from mllkm_scale.model.evaluation import Evaluation
 
 __all__ = ["COLD", "Proof", "Start", "TrainResult", "Training"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -98,15 +96,15 @@ class Training:
         self,
         params: Params,
         plan: Plan,
-        team: Team,
+        threads: Threads,
         listener: Listener,
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
-        ending: Ending,
+        ending: Finalizer,
     ) -> None:
-        self.params, self.plan, self.team, self.folder = params, plan, team, folder
+        self.params, self.plan, self.threads, self.folder = params, plan, threads, folder
         self.listener, self.should_stop, self.ending = listener, should_stop, ending
-        self.crew: Crew = ThreadCrew(team, self.poll)
+        self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.start = COLD
         self.worker_peak_bytes = 0
         self.started = time.perf_counter()
@@ -139,9 +137,9 @@ class Training:
             self.params,
             self.plan,
             self.listener,
-            self.crew,
+            self.executor,
             self.poll,
-            self.team,
+            self.threads,
             keeping,
             self.out_of_time,
         )
@@ -161,7 +159,9 @@ class Training:
             return
         if self.selection is None:
             check(dataset)  # whole, so that rows are named by their numbers in it
-            self.selection = select(dataset, rivals, self.plan, self.team, self.listener, self.poll, self.out_of_time)
+            self.selection = select(
+                dataset, rivals, self.plan, self.threads, self.listener, self.poll, self.out_of_time
+            )
         if self.selection is None:  # nothing to go by: the plainest contender
             self.params = rivals[-1].at(rivals[-1].strengths[0])
             return
@@ -209,9 +209,9 @@ class Training:
             params=replace(self.params, C=1.0),
             plan=self.plan,
             listener=lambda event: None,
-            crew=self.crew,
+            executor=self.executor,
             poll=self.poll,
-            team=self.team,
+            threads=self.threads,
         )
         self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
         _, codes = encode_labels(dataset.labels())
@@ -221,7 +221,7 @@ class Training:
 
         late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
         params = replace(self.params, finish="none") if late else self.params
-        choice = choose(problem, trials, params, self.plan, self.team, self.crew, self.poll)
+        choice = choose(problem, trials, params, self.plan, self.threads, self.executor, self.poll)
         if late:
             choice = replace(choice, reason="the time limit was over before MKL")
         self.listener(Notice(choice.reason))
@@ -229,8 +229,8 @@ class Training:
 
     def leave_as_learned(self, problem: Problem, dataset: Dataset) -> TrainResult:
         """The learned machine as the model, with its P, and the best D of duals that its margins give."""
-        margins = learned_margins(problem, self.crew)
-        machine = make_machine(problem, problem.signs, self.params, self.plan, self.team, self.crew, self.poll)
+        margins = learned_margins(problem, self.executor)
+        machine = make_machine(problem, problem.signs, self.params, self.plan, self.threads, self.executor, self.poll)
         assert isinstance(machine, SequentialMKL)
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = machine.pricing.proof_of_margins(margins)
@@ -246,7 +246,7 @@ class Training:
     def train_machine(self, problem: Problem, number: int) -> str:
         """Rounds of one machine until its stopping rule or a limit; returns by which it ended."""
         signs = self.columns(problem)[number]
-        machine: Any = make_machine(problem, signs, self.params, self.plan, self.team, self.crew, self.poll)
+        machine: Any = make_machine(problem, signs, self.params, self.plan, self.threads, self.executor, self.poll)
         known = self.start.proofs[number] if self.start.proofs else None
         status, most = (
             self.conclude(machine, number, self.improve(machine, number, problem), known),
@@ -293,7 +293,7 @@ class Training:
             return None
         shared = self.params.multi_class == "shared"
         columns = slice(None) if shared else slice(number, number + 1)
-        return machine_start(machine, problem, columns, learned_margins(problem, self.crew))
+        return machine_start(machine, problem, columns, learned_margins(problem, self.executor))
 
     def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
         """Certify the last state by the duals that it knows, or by earlier ones that prove more; returns its status."""
@@ -339,7 +339,7 @@ class Training:
             raise InterruptedTraining(f"training was interrupted: {kept}")
 
     def report(self, problem: Problem, certificate: Certificate) -> None:
-        tally = self.crew.tally()
+        tally = self.executor.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
         sizes = problem.grid.n_open, self.plan.budget_bytes
         self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))

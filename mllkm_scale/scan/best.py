@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["Best"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.scan.row_file import RowFile, write_rows
 
 __all__ = ["ColumnFile", "write_columns"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

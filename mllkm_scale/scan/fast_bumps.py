@@ -17,14 +17,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import MapName, falls_exponentially, uses_plain_distance
 
 __all__ = ["add_forms", "bumps_of_gammas", "distances", "exp2_single"]
 
-Array = NDArray[Any]
 
 _ONE, _HALF = np.float32(1.0), np.float32(0.5)
 _LOG2_E = math.log2(math.e)

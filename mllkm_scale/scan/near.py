@@ -11,11 +11,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["add_near", "count_near", "near_share"]
-
-Array = NDArray[Any]
 
 
 def near_share(n_features: int) -> float:

@@ -9,11 +9,10 @@ component-wise:  one-dimensional sums (F4), from tables of the columns of the su
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MapName, falls_exponentially
 from mllkm_scale.scan.fast_bumps import add_forms, bumps_of_gammas, distances
@@ -21,8 +20,6 @@ from mllkm_scale.scan.near import add_near, count_near, near_share
 from mllkm_scale.scan.support import Buffers, Support, SupportPart
 
 __all__ = ["scan_block", "scan_blocks"]
-
-Array = NDArray[Any]
 
 
 def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, support: Support) -> Array:

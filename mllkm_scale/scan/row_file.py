@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ScratchError
-from mllkm_scale.units import format_bytes
 
 __all__ = ["RowFile", "new_file", "write_rows"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

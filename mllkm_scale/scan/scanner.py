@@ -1,4 +1,4 @@
-"""The scan of a grid of kernels by a crew: the best candidates, and a bound on q over the open set or a share of it.
+"""The scan of a grid of kernels by an executor: the best candidates, and a bound on q over the open set or a share of it.
 
 The bound over the whole open set is what the certificate needs (F5). In single precision the best candidates are
 evaluated again in double precision, and the bound on the rest is raised by more than the products can be off.
@@ -11,25 +11,24 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from mllkm_scale.block_grid import BlockGrid
-from mllkm_scale.crew import Crew, Pass, Shared, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.block_grid import BlockGrid
+from mllkm_scale.base.executor import Executor, Pass, Shared, ThreadExecutor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.scan.best import Best
-from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.row_file import new_file
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import Scales, ScanWork, block_height, blocks_of_unit, scan_flops
-from mllkm_scale.team import Team
 
 __all__ = ["ALL", "Scan", "ScanResult", "Scanner", "Share"]
 
-Array = NDArray[Any]
 Gather = Callable[[], tuple[Rows, Array]]  # support rows (n_sv, d) and signed duals (n_sv, K)
 
 _SINGLE_PRECISION_MARGIN = 1e-4
@@ -63,26 +62,26 @@ ALL = Share()
 
 
 class Scanner:
-    """Scans the grid, or a share of it; the answer does not depend on who is in the crew.
+    """Scans the grid, or a share of it; the answer does not depend on who is in the executor.
 
     Support rows of more than `support_bytes`, or component-wise rows and tables of more, are put into a file of the
-    crew's folder, or else of `scratch_dir`, and are read from there; the bits are the same. Whoever scans, the best
-    candidates are evaluated again by the threads of `team`.
+    executor's folder, or else of `scratch_dir`, and are read from there; the bits are the same. Whoever scans, the best
+    candidates are evaluated again by `threads`.
     """
 
     def __init__(
         self,
         grid: KernelGrid,
-        crew: Crew | None = None,
+        executor: Executor | None = None,
         dtype: DTypeLike = np.float32,
         support_bytes: float = math.inf,
         scratch_dir: Path | None = None,
-        team: Team | None = None,
+        threads: Threads | None = None,
     ) -> None:
-        self.team = team or Team()
-        self.grid, self.crew, self.dtype = grid, crew or ThreadCrew(), np.dtype(dtype)
+        self.threads = threads or Threads()
+        self.grid, self.executor, self.dtype = grid, executor or ThreadExecutor(), np.dtype(dtype)
         self.support_bytes, self.scratch_dir = support_bytes, scratch_dir
-        self.scales = self.crew.share("scales", Scales(grid.scales))
+        self.scales = self.executor.share("scales", Scales(grid.scales))
 
     def start(self, gather: Gather, count: int, share: Share = ALL) -> Scan:
         """Begin to look for the `count` best candidates; `gather` says for which support and duals."""
@@ -96,7 +95,7 @@ class Scanner:
             size_bytes += component_bytes(len(X), d, K, family.map, len(self.grid.gammas))
         if size_bytes <= self.support_bytes:
             return Support.of(X, signed_duals, self.dtype)
-        folder = self.crew.folder or self.scratch_dir or Path(tempfile.gettempdir())
+        folder = self.executor.folder or self.scratch_dir or Path(tempfile.gettempdir())
         file = new_file(folder, "support")
         try:
             return Support.of(X, signed_duals, self.dtype, file, by_column=family.componentwise)
@@ -119,11 +118,11 @@ class Scan:
         self._pass: Pass[Best] | None = None
         self._result: ScanResult | None = None
         self._n_kernels = 0
-        if scanner.crew.remote:
+        if scanner.executor.remote:
             self._begin()
 
     def _begin(self) -> Pass[Best]:
-        grid, crew = self.scanner.grid, self.scanner.crew
+        grid, executor = self.scanner.grid, self.scanner.executor
         support = self.scanner.support_of(*self.gather())
         self._file = support.file
         sizes = grid.anchors.n_features, support.signed_duals.shape[1], len(grid.gammas)
@@ -135,7 +134,7 @@ class Scan:
         flops = scan_flops(grid.family, len(grid.gammas), grid.anchors.n_features, len(support), n_duals)
         from_file, componentwise = self._file is not None, grid.family.componentwise
         at_once = blocks_of_unit(len(blocks), *sizes, from_file=from_file, componentwise=componentwise)
-        self._support = crew.share("support", support)
+        self._support = executor.share("support", support)
         work = ScanWork(
             family=grid.family,
             anchors=grid.anchors,
@@ -148,7 +147,7 @@ class Scan:
             count=self.count,
             unit_work=flops * at_once * min(height, grid.anchors.chunk_rows),
         )
-        self._pass = crew.start(work, len(work))
+        self._pass = executor.start(work, len(work))
         return self._pass
 
     def result(self) -> ScanResult:
@@ -175,7 +174,7 @@ class Scan:
         if grid.n_listed or (single and len(ids)):
             ids = np.concatenate([np.arange(grid.n_listed), ids])
             X, signed_duals = self.gather()
-            values = grid.take(ids).quadratic_forms(X, signed_duals, self.scanner.team)
+            values = grid.take(ids).quadratic_forms(X, signed_duals, self.scanner.threads)
             order = np.argsort(-values, kind="stable")
             ids, values = ids[order], values[order]
         maximum = max(rest, float(values[0]) if len(values) else 0.0)

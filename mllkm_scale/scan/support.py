@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.scan.column_file import ColumnFile, write_columns
 from mllkm_scale.scan.row_file import RowFile, write_rows
-from mllkm_scale.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from mllkm_scale.scan.component import ComponentSums
+    from mllkm_scale.scan.component.sums import ComponentSums
 
 __all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart", "part_rows"]
 
-Array = NDArray[Any]
 
 _making = threading.Lock()
 _WHOLE = 0.7  # share of the rows from which on a class takes all of them: zeros cost less than picking
@@ -190,7 +190,7 @@ class Support:
 
         Of columns in a file they are made in each walk over them, which keeps one at a time.
         """
-        from mllkm_scale.scan.component import ComponentSums, make_columns
+        from mllkm_scale.scan.component.sums import ComponentSums, make_columns
 
         if isinstance(self.rows, ColumnFile):
             columns = (self.rows.column(l) for l in range(self.n_features))
@@ -208,18 +208,18 @@ class Support:
         return {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """A sealed file, in which rows that are in a file are named by it."""
+        """A archive file, in which rows that are in a file are named by it."""
         arrays = {"signed_duals": self.signed_duals, "origin": self.origin}
         header: dict[str, Any] = {}
         if isinstance(self.rows, np.ndarray):
             arrays["rows"] = self.rows
         else:
             header, arrays["checksums"] = self.rows.header, self.rows.checksums
-        write_sealed(path, kind="Support", version=1, header=header, arrays=arrays)
+        write_archive(path, kind="Support", version=1, header=header, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        header, arrays = read_sealed(path, kind="Support", version=1, error=ClusterError)
+        header, arrays = read_archive(path, kind="Support", version=1, error=ClusterError)
         rows: Array | RowFile | ColumnFile
         if "rows" in arrays:
             rows = arrays["rows"]

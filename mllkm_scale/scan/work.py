@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.block_grid import BlockGrid
-from mllkm_scale.crew import PlainArrays, Shared
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.block_grid import BlockGrid
+from mllkm_scale.base.executor import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.scan.best import Best
-from mllkm_scale.scan.component_sizes import component_bytes
+from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.near import near_share
 from mllkm_scale.scan.products import scan_blocks
 from mllkm_scale.scan.support import PART_ROWS, Support
@@ -36,7 +36,6 @@ __all__ = [
     "scan_flops",
 ]
 
-Array = NDArray[Any]
 
 SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes
 COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import GlobalKernels, LocallyLinearKernels
 from mllkm_scale.solver.local_blocks import LocalBlocks
 from mllkm_scale.solver.sdca import sdca_epoch_features
@@ -14,7 +12,6 @@ from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["FeatureSVM"]
 
-Array = NDArray[Any]
 
 _SINGLE_PRECISION_TOL = 2e-4  # relative gaps down to this one are reached in single precision
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["relative_gap"]
-
-Array = NDArray[Any]
 
 
 def relative_gap(duals: Array, margins: Array, C: float) -> float:

@@ -11,18 +11,16 @@ sample on their small Gram: the steps are those of an epoch that visits the samp
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import GlobalKernels
 from mllkm_scale.solver.sdca import step
 
 __all__ = ["LocalBlocks"]
 
-Array = NDArray[Any]
 
 _BLOCK = 32  # samples: smaller ones cost calls, larger ones Grams
 _PASS = 1024  # samples at a time where nothing depends on their order

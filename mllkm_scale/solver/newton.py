@@ -7,17 +7,14 @@ SDCA gets near fast and then crawls where Q is ill-conditioned; a Cholesky facto
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.solver.gap import relative_gap
 
 __all__ = ["newton_finish"]
 
-Array = NDArray[Any]
 _TO_THE_BOUNDARY = 0.995
 _EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
 _SNAP = 1e-7  # of C

@@ -8,15 +8,12 @@ largest violation |g| it met among the others. Outputs yhat_j += delta y_i K_ij 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["epoch_orders", "sdca_epoch", "sdca_epoch_features", "step"]
-
-Array = NDArray[Any]
 
 
 def epoch_orders(n: int, epochs: int, *key: int) -> Array:

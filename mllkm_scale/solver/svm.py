@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.solver.gap import relative_gap
 from mllkm_scale.solver.newton import newton_finish
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
 __all__ = ["SVM", "DenseSVM", "EpochLimits", "SVMSolution", "run_epochs"]
 
-Array = NDArray[Any]
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
 _FAR = 0.2  # beyond the margin: samples at a bound that are not visited until the next evaluation
 EPOCHS_BEFORE_NEWTON = 50

@@ -7,11 +7,10 @@ outputs of the other blocks up to date. The direction of the walk alternates, an
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.gram.store import TileKey, TileStore
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.solver.sdca import sdca_epoch
@@ -19,7 +18,6 @@ from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["TILE_ROWS", "TiledSVM"]
 
-Array = NDArray[Any]
 
 TILE_ROWS = 1024  # 8 MB tiles
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words
-from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 Run = Callable[..., Result]
 

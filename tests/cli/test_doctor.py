@@ -18,9 +18,9 @@ import psutil
 import pytest
 from click.testing import Result
 
-from mllkm_scale import doctor
-from mllkm_scale.cluster.spec import ClusterSpec
-from mllkm_scale.doctor import Checkup, Finding, examine
+from mllkm_scale.cli import machine_checks as doctor
+from mllkm_scale.cli.machine_checks import Checkup, Finding, examine
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 Run = Callable[..., Result]
 
@@ -63,7 +63,7 @@ def test_a_check_that_breaks_is_a_problem_and_the_others_go_on(tmp_path: Path, m
     def broken(*arguments: object) -> Iterator[Finding]:
         raise ImportError("no such library")
 
-    monkeypatch.setattr("mllkm_scale.doctor.check_blas", broken)
+    monkeypatch.setattr("mllkm_scale.cli.machine_checks.check_blas", broken)
     found = {finding.subject: finding for finding in examine(Checkup(tmp_path, 10**9, 1))}
     assert found["BLAS"].level == "problem"
     assert "no such library" in found["BLAS"].text

@@ -18,8 +18,8 @@ import pytest
 from click.testing import Result
 
 from mllkm_scale.cli.training_run import TrainingRun
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ClusterError, InterruptedTraining
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 Run = Callable[..., Result]
 
@@ -212,7 +212,7 @@ def test_what_cannot_work_is_refused_before_a_cluster_is_waited_for(
 def test_the_master_takes_the_cores_that_local_workers_leave_unless_told(
     parameters: dict[str, int], cluster: ClusterSpec | None, n_jobs: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mllkm_scale.team.n_threads", lambda n_jobs: 4)
+    monkeypatch.setattr("mllkm_scale.base.threads.n_threads", lambda n_jobs: 4)
     run = TrainingRun(Path("a.h5"), "X", "y", Path("run"), parameters, cluster=cluster)
     assert run.settings().get("n_jobs") == n_jobs
 

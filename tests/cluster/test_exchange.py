@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mllkm_scale.base.executor import PlainArrays
 from mllkm_scale.cluster.exchange import FOLDER, Exchange, exchange_folder
-from mllkm_scale.crew import PlainArrays
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ClusterError, ScratchError
 from mllkm_scale.scan.support import Support

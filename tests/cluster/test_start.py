@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_the_workers_to_the_master_and_a_killed_master_leaves_none
     script = tmp_path / "master.py"
     script.write_text(f"""
 import os, signal, time
-from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.run.job.cluster import ClusterSpec
 from mllkm_scale.cluster.start import open_client
 
 if __name__ == "__main__":
@@ -159,7 +159,7 @@ if __name__ == "__main__":
 def test_a_script_without_a_main_guard_ends_with_the_remedy(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text(f"""
-from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.run.job.cluster import ClusterSpec
 from mllkm_scale.cluster.start import open_client
 with open_client(ClusterSpec("local", workers=2), memory_budget={BUDGET}, timeout_s=60):
     print("opened")

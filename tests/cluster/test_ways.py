@@ -19,9 +19,9 @@ import psutil
 import pytest
 import yaml
 
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.cluster import settings, slurm
 from mllkm_scale.errors import MLLKMError
-from mllkm_scale.units import parse_bytes
 
 ROOT = Path(__file__).parent.parent.parent
 STAND_INS = Path(__file__).parent / "stand_ins"

@@ -6,10 +6,10 @@ import h5py
 import numpy as np
 import pytest
 
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.errors import DataError
-from mllkm_scale.team import Team
 
 
 def refused(path, message, x="X", y=None):
@@ -169,5 +169,5 @@ def test_threads_share_a_source_that_is_closed_again_and_again(write_hdf5):
         source.close()
         return np.array_equal(rows, X[start : start + 3])
 
-    with Team(4) as team:
-        assert all(team.run(read, list(range(290)) * 3))
+    with Threads(4) as threads:
+        assert all(threads.run(read, list(range(290)) * 3))

@@ -25,7 +25,7 @@ import pytest
 from distributed import Client
 
 from mllkm_scale import Dataset, train
-from mllkm_scale.cluster import DaskCrew
+from mllkm_scale.cluster import DaskExecutor
 
 HERE = Path(__file__).parent
 LIMIT_S = 60
@@ -266,25 +266,25 @@ def at_scan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     """
 
     def arrange(action: Callable[[], object], *numbers: int, frozen: Callable[[], list[int]] = list) -> list[int]:
-        start, seen, landed = DaskCrew.start, 0, []
+        start, seen, landed = DaskExecutor.start, 0, []
 
-        def disturbed(crew: DaskCrew, work: Any, n_units: int) -> Any:
+        def disturbed(executor: DaskExecutor, work: Any, n_units: int) -> Any:
             nonlocal seen
             seen += type(work).__name__ == "ScanWork"
             if type(work).__name__ != "ScanWork" or seen not in numbers:
-                return start(crew, work, n_units)
+                return start(executor, work, n_units)
             pids = frozen()
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
-            under_way = start(crew, work, n_units)
+            under_way = start(executor, work, n_units)
             if pids:
-                client: Any = crew.client
+                client: Any = executor.client
                 until(lambda: any(client.processing().values()), "tasks at the workers")
             action()
             landed.append(seen)
             return under_way
 
-        monkeypatch.setattr(DaskCrew, "start", disturbed)
+        monkeypatch.setattr(DaskExecutor, "start", disturbed)
         return landed
 
     return arrange

@@ -33,10 +33,10 @@ import dask
 import h5py
 from distributed import Client, Scheduler, Worker
 
-import mllkm_scale.cluster.crew
+import mllkm_scale.cluster.executor
 import mllkm_scale.cluster.pace
 import mllkm_scale.data.grid
-from mllkm_scale import Dataset, sealed, train
+from mllkm_scale import Dataset, archive, train
 from mllkm_scale.errors import MLLKMError
 
 LOOPBACK = "127.0.0.1"
@@ -95,7 +95,7 @@ def master(job: dict[str, Any]) -> None:
 
 def die_at_checkpoint(where: str, number: int) -> None:
     """Arrange for the death of this process."""
-    write_member, sync, replace = sealed._write_member, os.fsync, Path.replace
+    write_member, sync, replace = archive._write_member, os.fsync, Path.replace
     seen = 0
 
     def die_if(reached: str) -> None:
@@ -118,7 +118,7 @@ def die_at_checkpoint(where: str, number: int) -> None:
         die_if("named")
         return moved
 
-    sealed._write_member, os.fsync, Path.replace = begun, written, named  # type: ignore[assignment]
+    archive._write_member, os.fsync, Path.replace = begun, written, named  # type: ignore[assignment]
 
 
 ROLES = {"scheduler": scheduler, "worker": worker, "master": master}

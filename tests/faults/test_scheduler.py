@@ -48,7 +48,7 @@ def test_a_scheduler_that_comes_back_with_workers_changes_no_bit(own_farm, data,
 
 
 def test_a_scheduler_that_hangs_ends_the_training_in_time(own_farm, data, tmp_path, reference, at_scan, monkeypatch):
-    monkeypatch.setattr("mllkm_scale.cluster.crew._ANSWER_S", 1.0)
+    monkeypatch.setattr("mllkm_scale.cluster.executor._ANSWER_S", 1.0)
     own_farm.start_worker()
     with own_farm.client(timeout_s=2.0) as client:
         own_farm.settle(client, 1)

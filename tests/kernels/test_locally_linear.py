@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.kernels import locally_linear, predictors
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS, uses_plain_distance
-from mllkm_scale.team import Team, one_blas_thread
 
 FAMILIES = [Family(name, componentwise, bias) for name, componentwise, bias in product(MAPS, [False, True], [0.0, 0.7])]
 
@@ -240,9 +240,9 @@ def test_the_threads_of_a_team_add_up_the_same_bits_in_many_tasks(family, monkey
     rng = np.random.default_rng(0)
     X, a = rng.normal(size=(1500, 4)), rng.normal(size=(1500, 2))
     kernels = family.kernels(rng.normal(size=(70, 4)), np.full(70, 0.3))
-    with one_blas_thread(), Team(3) as team:
-        alone, shared = (kernels.quadratic_forms(X, a, who) for who in (Team(), team))
-        responses = [kernels.responses(X[:5], X, a, who) for who in (Team(), team)]
+    with one_blas_thread(), Threads(3) as threads:
+        alone, shared = (kernels.quadratic_forms(X, a, who) for who in (Threads(), threads))
+        responses = [kernels.responses(X[:5], X, a, who) for who in (Threads(), threads)]
     np.testing.assert_array_equal(shared, alone)
     np.testing.assert_array_equal(*responses)
     sums = np.einsum("ik,ism->ksm", a, kernels.features(X))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels import normalisation
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.kernels.normalisation import MIN_REACH, largest_diagonal, list_scales, trace_scales
-from mllkm_scale.team import Team
 
 
 @pytest.mark.parametrize("map", MAPS)
@@ -69,8 +69,10 @@ def test_scales_have_the_same_bits_in_any_number_of_threads(monkeypatch, small_p
     monkeypatch.setattr(normalisation, "_BLOCK_BYTES", 8 * 90 * 7)  # seven anchors
     family, data = Family("gaussian", local_bias=1.0), Dataset.from_arrays(X)
     alone = trace_scales(family, data, np.array([0.01, 0.1]), X)
-    with Team(3) as team:
-        np.testing.assert_array_equal(trace_scales(family, data, np.array([0.01, 0.1]), X, ThreadCrew(team)), alone)
+    with Threads(3) as threads:
+        np.testing.assert_array_equal(
+            trace_scales(family, data, np.array([0.01, 0.1]), X, ThreadExecutor(threads)), alone
+        )
 
 
 @pytest.mark.parametrize("map", MAPS)

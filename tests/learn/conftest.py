@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import LearnSettings
-from mllkm_scale.team import Team
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -52,7 +52,7 @@ def settings_of() -> Callable[..., LearnSettings]:
 def descent_of(settings_of: Callable[..., LearnSettings]) -> Callable[..., Descent]:
     """A descent on X and codes that has not begun."""
 
-    def make(data: Data, team: Team | None = None, family: Family | None = None, **given: Any) -> Descent:
+    def make(data: Data, threads: Threads | None = None, family: Family | None = None, **given: Any) -> Descent:
         X, codes = data
         family = family or Family("gaussian")
         settings = settings_of(**given)
@@ -62,6 +62,6 @@ def descent_of(settings_of: Callable[..., LearnSettings]) -> Callable[..., Desce
         machine = first_machine(family, sample, sample, signs.shape[1], settings)
         source = Dataset.from_arrays(X, chunk_rows=50)
         batches = Batches(source, signs, np.ones(len(X), dtype=bool), settings.batch_rows, units, settings.seed)
-        return Descent(machine, batches, settings, team or Team())
+        return Descent(machine, batches, settings, threads or Threads())
 
     return make

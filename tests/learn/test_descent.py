@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.kernels.grid import Family
@@ -21,7 +22,6 @@ from mllkm_scale.learn.loops import adam_step
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.proposals import _in_units, held_out_rows, learn_kernels
 from mllkm_scale.learn.settings import LearnSettings
-from mllkm_scale.team import Team, one_blas_thread
 
 
 class Stopped(Exception):
@@ -61,8 +61,8 @@ def test_threads_change_no_bit(monkeypatch, descent_of, rings, componentwise):
     monkeypatch.setattr(module, "BLOCK_ROWS", 16)
     found = []
     for size in (1, 2, 4):
-        with one_blas_thread(), Team(size) as team:
-            descent = descent_of(rings, team, Family("gaussian", componentwise), epochs=3, batch_rows=100)
+        with one_blas_thread(), Threads(size) as threads:
+            descent = descent_of(rings, threads, Family("gaussian", componentwise), epochs=3, batch_rows=100)
             assert descent._shares
             epochs, values = finished(descent)
         found.append((values.tobytes(), [epoch.loss for epoch in epochs]))
@@ -73,8 +73,8 @@ def test_blocks_that_are_not_shared_give_the_bits_of_those_that_are(monkeypatch,
     monkeypatch.setattr(module, "BLOCK_ROWS", 16)
     alone = finished(descent_of(rings, epochs=3, batch_rows=100))[1]
     monkeypatch.setattr(module, "_SHARED_FLOPS", 0)
-    with one_blas_thread(), Team(2) as team:
-        assert finished(descent_of(rings, team, epochs=3, batch_rows=100))[1].tobytes() == alone.tobytes()
+    with one_blas_thread(), Threads(2) as threads:
+        assert finished(descent_of(rings, threads, epochs=3, batch_rows=100))[1].tobytes() == alone.tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def learned(X, codes, family=None, **given):
     signs = signs_of(codes, n_classes)
     how = Family("gaussian") if family is None else family
     data = Dataset.from_arrays(X)
-    return learn_kernels(data, signs, codes, how, LearnSettings(**usual | given), Team(), hold_out=False)
+    return learn_kernels(data, signs, codes, how, LearnSettings(**usual | given), Threads(), hold_out=False)
 
 
 def error_of(found, X, codes):

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from mllkm_scale import Dataset, train
+from mllkm_scale.base.events import Epoch
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.model import model_checksum
 from mllkm_scale.report import write_report
-from mllkm_scale.run.events import Epoch
 
 
 def test_a_descent_that_was_interrupted_goes_on_with_the_same_bits(tmp_path, real_data):

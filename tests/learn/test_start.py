@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import ParameterError
@@ -14,7 +15,6 @@ from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.proposals import Learned, learn_kernels
 from mllkm_scale.learn.settings import LearnSettings
 from mllkm_scale.learn.start import folded, start_of
-from mllkm_scale.team import Team
 
 BIAS = 0.6
 
@@ -27,7 +27,7 @@ def learn(X, codes, family, metric, **given):
     signs = signs_of(codes, int(codes.max()) + 1)
     settings = LearnSettings(**{"n_kernels": 6, "epochs": 4, "batch_rows": 32, "metric": metric, "ridge": 1e-4} | given)
     source = Dataset.from_arrays(prepared)
-    learned = learn_kernels(source, signs, codes, family, settings, Team(), hold_out=False)
+    learned = learn_kernels(source, signs, codes, family, settings, Threads(), hold_out=False)
     return learned, preprocessor, prepared
 
 

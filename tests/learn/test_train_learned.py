@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 
 from mllkm_scale import Dataset, MLLKMClassifier, load_model, train, train_path
+from mllkm_scale.base.events import Epoch, Notice
 from mllkm_scale.errors import CheckpointError, InterruptedTraining, ParameterError
 from mllkm_scale.learn.settings import RIDGE
-from mllkm_scale.run.events import Epoch, Notice
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.training import Training
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mllkm_scale import Dataset
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.forms import (
     Choice,
@@ -24,7 +25,6 @@ from mllkm_scale.mkl.forms import (
 )
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.working_sets import WorkingSets
-from mllkm_scale.team import Team, one_blas_thread
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_the_number_of_threads_does_not_change_the_bits(problem, monkeypatch, fo
     monkeypatch.setattr("mllkm_scale.mkl.restricted.ROWS", 16)
     solutions = []
     for size in (1, 2, 3):
-        with one_blas_thread(), Team(size) as team:
-            solutions.append(solve(InnerMKL(data, signs, 10**9, team=team), kernels, rows, 1e-4))
+        with one_blas_thread(), Threads(size) as threads:
+            solutions.append(solve(InnerMKL(data, signs, 10**9, threads=threads), kernels, rows, 1e-4))
     for solution in solutions[1:]:
         assert np.array_equal(solution.duals, solutions[0].duals)
         assert np.array_equal(solution.weights, solutions[0].weights)

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.picked_rows import PickedRows
@@ -26,9 +26,9 @@ def test_rounds_that_read_their_support_have_the_bits_of_rounds_that_hold_it(sma
     grid = KernelGrid(Family("gaussian", componentwise, 1.0), data, np.array([0.05, 0.2]), np.ones((90, 2)))
     runs = []
     for support_bytes in (10**9, 100):
-        scanner = Scanner(grid, ThreadCrew(), np.float32, support_bytes, tmp_path)
+        scanner = Scanner(grid, ThreadExecutor(), np.float32, support_bytes, tmp_path)
         inner = InnerMKL(data, signs, 10**9)
-        machine = SequentialMKL(data, signs, grid, scanner, ThreadCrew(), inner, Settings(tol=0.01))
+        machine = SequentialMKL(data, signs, grid, scanner, ThreadExecutor(), inner, Settings(tol=0.01))
         runs.append([(state.duals, state.weights, c.primal, c.dual) for state, c in machine.rounds()])
         last = machine.pricing.support_of(machine.start().duals)[0]
         assert isinstance(last, PickedRows) == (support_bytes == 100)
@@ -46,13 +46,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 from mllkm_scale import Dataset
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import Settings
-from mllkm_scale.run.memory import peak_bytes
+from mllkm_scale.base.memory import peak_bytes
 from mllkm_scale.scan import Scanner
-from mllkm_scale.team import one_blas_thread
+from mllkm_scale.base.threads import one_blas_thread
 path, folder, componentwise = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "component-wise"
 n, d = 300_000, 100
 rng = np.random.default_rng(0)
@@ -78,7 +78,7 @@ with one_blas_thread(), Dataset.open(path, y=None) as data:
     anchors = Dataset.from_arrays(data.part(0, n_anchors))
     grid = KernelGrid(Family("gaussian", componentwise), anchors, np.array([0.005]), np.ones((n_anchors, 1)))
     scanner = Scanner(grid, support_bytes=16_000_000, scratch_dir=folder)
-    machine = SequentialMKL(data, signs, grid, scanner, ThreadCrew(), None, Settings())
+    machine = SequentialMKL(data, signs, grid, scanner, ThreadExecutor(), None, Settings())
     look_and_scan(30_000)
     before = peak_bytes()
     count = look_and_scan(n)

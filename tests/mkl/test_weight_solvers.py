@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.gram.blocks import make_block
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.restricted import Objective, RestrictedProblem
 from mllkm_scale.mkl.simple import descent_direction, simple_mkl
-from mllkm_scale.team import Team, one_blas_thread
 
 FIRST_ORDER = {"simple": simple_mkl, "alternating": alternating_mkl}
 REFERENCE = 1e-8  # relative accuracy of the conic solver
@@ -68,8 +68,8 @@ def test_the_interior_point_returns_the_best_point_seen_when_asked_for_more_than
 def test_the_interior_point_has_the_same_bits_with_any_number_of_threads(restricted):
     solutions = []
     for size in (1, 2, 3):
-        with one_blas_thread(), Team(size) as team:
-            problem = RestrictedProblem(restricted.blocks, restricted.C, team)
+        with one_blas_thread(), Threads(size) as threads:
+            problem = RestrictedProblem(restricted.blocks, restricted.C, threads)
             solutions.append(interior_point(problem, 1e-5))
     for other in solutions[1:]:
         np.testing.assert_array_equal(other.duals, solutions[0].duals)

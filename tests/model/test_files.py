@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.data.scaling import SCALINGS
+from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.data.preparation.scaling import SCALINGS
 from mllkm_scale.errors import ModelFileError, ScratchError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import Model, load_model, model_checksum, save_model
-from mllkm_scale.sealed import read_sealed, write_sealed
 
 LABELS = [
     (0, 1),
@@ -25,11 +25,11 @@ LABELS = [
 def contents(make_model, tmp_path):
     """Header and arrays of a model file, to be tampered with."""
     save_model(make_model(classes=(1, 2, 3), n_components=2), tmp_path / "original")
-    return read_sealed(tmp_path / "original", kind="mllkm-model", version=1, error=ModelFileError)
+    return read_archive(tmp_path / "original", kind="mllkm-model", version=1, error=ModelFileError)
 
 
 def load_tampered(folder, header, arrays):
-    write_sealed(folder / "tampered", kind="mllkm-model", version=1, header=header, arrays=arrays)
+    write_archive(folder / "tampered", kind="mllkm-model", version=1, header=header, arrays=arrays)
     with pytest.raises(ModelFileError) as caught:
         load_model(folder / "tampered")
     message = str(caught.value)
@@ -85,14 +85,14 @@ def test_a_folded_metric_is_in_the_file(make_model, scaling, n_components, tmp_p
         assert model_checksum(loaded) == model_checksum(folded)
         # A package that does not know of columns must not read the file as if there were none.
         with pytest.raises(ModelFileError, match="upgrade"):
-            read_sealed(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
+            read_archive(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
 
 
 @pytest.mark.parametrize("n_components", [None, 3])
 @pytest.mark.parametrize("scaling", ["none", "standard", "minmax", "unit-norm"])
 def test_plain_preparations_are_written_as_version_1(make_model, scaling, n_components, tmp_path):
     save_model(make_model(scaling=scaling, n_components=n_components), tmp_path / "a.mllkm")
-    _, arrays = read_sealed(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
+    _, arrays = read_archive(tmp_path / "a.mllkm", kind="mllkm-model", version=1, error=ModelFileError)
     added = [f"projection_{name}" for name in ("mean", "components", "variances", "whiten")] if n_components else []
     names = {name for name in arrays if name.startswith(("scaling", "quantile", "projection"))}
     assert names == {"scaling_kind", "scaling_offset", "scaling_factor", *added}
@@ -132,7 +132,7 @@ def test_a_missing_or_damaged_file_is_named(make_model, tmp_path):
 
 
 def test_a_checkpoint_is_no_model(tmp_path):
-    write_sealed(tmp_path / "a", kind="mllkm-checkpoint", version=1, header={}, arrays={})
+    write_archive(tmp_path / "a", kind="mllkm-checkpoint", version=1, header={}, arrays={})
     with pytest.raises(ModelFileError, match="of kind 'mllkm-checkpoint': give one of kind 'mllkm-model'"):
         load_model(tmp_path / "a")
 

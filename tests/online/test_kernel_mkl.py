@@ -11,7 +11,7 @@ from mllkm_scale import load_model
 from mllkm_scale.errors import BudgetError, DataError, ParameterError
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.mkl.paper import PaperMKL
+from mllkm_scale.mkl.algorithm2 import PaperMKL
 from mllkm_scale.online import OnlineKernelMKL
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.cluster import ClusterSpec, open_client
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
@@ -17,7 +18,6 @@ from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
 from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels
 from mllkm_scale.online.streamed_kernels.probe import Probe
-from mllkm_scale.team import Team
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def support_of(problem):
 def test_prices_are_those_of_the_grams(streamable, kernels):
     support = support_of(streamable("wine", map="squared"))
     few, a = kernels.take(np.arange(0, len(kernels), 9)), support.signed_duals
-    with Team(2) as team:
-        prices = Probe(team)(few, support)
+    with Threads(2) as threads:
+        prices = Probe(threads)(few, support)
     if isinstance(few, GivenKernels | GridKernels):
         phi = few.plain.features(support.rows)
         grams = [phi[:, m] @ phi[:, m].T for m in range(len(few))]
@@ -66,14 +66,14 @@ def test_prices_are_those_of_the_grams(streamable, kernels):
 
 
 def test_workers_give_the_bits_of_threads(streamable, kernels, client, tmp_path, always_pays):
-    from mllkm_scale.cluster.enlist import enlisted
+    from mllkm_scale.cluster.dask_executor import dask_executor
 
-    support, team = support_of(streamable("wine", map="squared")), Team()
-    with enlisted(client, None, tmp_path) as crew:
-        probe = Probe(team, crew)
-        assert probe(kernels, support).tobytes() == Probe(team)(kernels, support).tobytes()
+    support, threads = support_of(streamable("wine", map="squared")), Threads()
+    with dask_executor(client, None, tmp_path) as executor:
+        probe = Probe(threads, executor)
+        assert probe(kernels, support).tobytes() == Probe(threads)(kernels, support).tobytes()
         assert probe.n_sent == len(kernels)
-        assert not list(crew.folder.iterdir())
+        assert not list(executor.folder.iterdir())
 
 
 def test_a_machine_of_a_cluster_has_the_bits_of_one_without(streamable, client, tmp_path, always_pays):

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.online.params import OnlineParams, require_online
 from mllkm_scale.online.plan import LEAST_SAMPLES, USUAL_SAMPLES, OnlineSizes, plan_online
 from mllkm_scale.online.setup import sizes_of_stream
 from mllkm_scale.params import resolve
-from mllkm_scale.units import parse_bytes
 
 SMALL = OnlineSizes(
     n_features_in=20,
@@ -101,7 +101,7 @@ import numpy as np
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.params import OnlineParams
 from mllkm_scale.params import resolve
-from mllkm_scale.run.memory import peak_bytes
+from mllkm_scale.base.memory import peak_bytes
 budget, samples = sys.argv[1], int(sys.argv[2])
 rng, d = np.random.default_rng(0), 300
 params = resolve(memory_budget=budget, n_jobs=2, max_kernels=60)

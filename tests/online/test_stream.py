@@ -12,12 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
+from mllkm_scale.base.events import Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.errors import BudgetError, CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model import Model
 from mllkm_scale.online import DatasetSamples, IterableSamples, open_samples, stream
 from mllkm_scale.online.machine import BLOCK, EPISODE
-from mllkm_scale.run.events import Notice, Phase, Streamed, StreamEnded
 
 SETTINGS = {"warm_up": 150, "max_kernels": 40, "gammas": [0.005, 0.02], "n_jobs": 1}
 TIMES = ("samples_per_s", "rss_bytes", "elapsed_s")

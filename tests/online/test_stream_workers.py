@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from mllkm_scale import MLLKMClassifier
-from mllkm_scale.cluster import ClusterSpec, DaskCrew, open_client
+from mllkm_scale.cluster import ClusterSpec, DaskExecutor, open_client
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.online import DatasetSamples, stream
@@ -47,13 +47,13 @@ def probes(monkeypatch):
 
 
 def count_probes(monkeypatch):
-    start, shared = DaskCrew.start, []
+    start, shared = DaskExecutor.start, []
 
-    def counted(crew, work, n_units):
-        shared.append(len(list(crew.folder.iterdir())))
-        return start(crew, work, n_units)
+    def counted(executor, work, n_units):
+        shared.append(len(list(executor.folder.iterdir())))
+        return start(executor, work, n_units)
 
-    monkeypatch.setattr(DaskCrew, "start", counted)
+    monkeypatch.setattr(DaskExecutor, "start", counted)
     return shared
 
 
@@ -93,7 +93,7 @@ def test_partial_fit_probes_by_the_workers_of_the_active_client(client, real_dat
     X, y = real_data("digits")
     bits, sent = [], []
     for active in (client, None):
-        monkeypatch.setattr("mllkm_scale.model.estimator.current_client", lambda active=active: active)
+        monkeypatch.setattr("mllkm_scale.estimators.classifier.current_client", lambda active=active: active)
         machine = MLLKMClassifier(**SETTINGS)
         for start in (0, 500):  # between the calls, no probe is under way at the workers
             machine.partial_fit(X[start : start + 500], y[start : start + 500], classes=range(10))

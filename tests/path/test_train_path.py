@@ -12,10 +12,10 @@ import pytest
 from mllkm_scale import Dataset, load_model
 from mllkm_scale import train as train_with_defaults
 from mllkm_scale import train_path as train_path_with_defaults
+from mllkm_scale.base.events import Round
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model import evaluate
 from mllkm_scale.path.folder import read_path
-from mllkm_scale.run.events import Round
 
 # The machine whose candidates are all samples.
 train = partial(train_with_defaults, anchors="all")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mllkm_scale import Dataset, train
+from mllkm_scale.base.events import Epoch
 from mllkm_scale.report import write_comparison, write_report
 from mllkm_scale.report.learning import learning_section
 from mllkm_scale.report.run_files import read_run
-from mllkm_scale.run.events import Epoch
 
 NAMES = ("radius", "texture & <b>", "perimeter", "area", "smoothness", "noise")
 

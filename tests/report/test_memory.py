@@ -12,7 +12,7 @@ SCRIPT = """
 import json, sys
 import numpy as np
 from mllkm_scale import Dataset, train
-from mllkm_scale.run.memory import peak_bytes
+from mllkm_scale.base.memory import peak_bytes
 folder, source = sys.argv[1:]
 with np.load(source) as arrays:
     data = Dataset.from_arrays(arrays["X"], arrays["y"])

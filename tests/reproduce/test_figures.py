@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mllkm_scale.cli import cli
-from mllkm_scale.pictures import save
+from mllkm_scale.report.style import save
 from mllkm_scale.reproduce.figure1 import ANCHOR, draw_figure1, image
 from mllkm_scale.reproduce.figure2 import draw_figure2, train_family
 from mllkm_scale.reproduce.methods import FAMILIES

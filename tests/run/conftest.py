@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mllkm_scale.run.events import Event, Finished, Notice, Phase, Round
+from mllkm_scale.base.events import Event, Finished, Notice, Phase, Round
 
 ROUND = Round(
     number=3,

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from sklearn.exceptions import ConvergenceWarning
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale.base.events import Advice
 from mllkm_scale.cli import cli
 from mllkm_scale.data import check
 from mllkm_scale.params import checked
 from mllkm_scale.run.advice import advice_on_data, advice_on_end, advice_on_memory
-from mllkm_scale.run.events import Advice
 
 
 def on_data(X: object, y: object = None, **params: object) -> list[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mllkm_scale.base.archive import write_archive
 from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
 from mllkm_scale.run.checkpoint import KIND, VERSION, load_checkpoint, save_checkpoint
-from mllkm_scale.sealed import write_sealed
 
 ARRAYS = {"duals": np.linspace(0, 1, 7), "active": np.array([3, 1, 2]), "working": np.eye(3, dtype=bool)}
 
@@ -53,13 +53,13 @@ def test_a_damaged_checkpoint_is_refused_with_its_name_and_the_remedy(checkpoint
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused(checkpoint: Path) -> None:
-    write_sealed(checkpoint, kind=KIND, version=VERSION + 1, header={}, arrays={})
+    write_archive(checkpoint, kind=KIND, version=VERSION + 1, header={}, arrays={})
     with pytest.raises(CheckpointError, match="upgrade"):
         load_checkpoint(checkpoint, "abc")
 
 
 def test_a_checkpoint_without_its_entries_is_damaged(checkpoint: Path) -> None:
-    write_sealed(checkpoint, kind=KIND, version=VERSION, header={"fingerprint": "abc"}, arrays={})
+    write_archive(checkpoint, kind=KIND, version=VERSION, header={"fingerprint": "abc"}, arrays={})
     with pytest.raises(CheckpointError, match="damaged"):
         load_checkpoint(checkpoint, "abc")
 

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset, train
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.params import resolve
+from mllkm_scale.plan.training import make_plan
 from mllkm_scale.run import choice as module
 from mllkm_scale.run import problem as problem_module
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.choice import CS, Choice, balancing_C, learned_margins
-from mllkm_scale.run.plan import make_plan
 from mllkm_scale.run.problem import build_problem
-from mllkm_scale.team import Team
 
 errors_of_all = st.lists(st.integers(0, 4), min_size=len(CS), max_size=len(CS))
 
@@ -157,12 +157,14 @@ def test_too_few_rows_to_hold_some_out_are_weighed_with_the_c_of_the_learned_mac
 @pytest.mark.parametrize("scale", [0.5, 1.0])
 def test_for_the_balancing_c_no_other_length_of_the_machine_has_a_smaller_p(wine, monkeypatch, scale):
     params = resolve(anchors="learned:6", n_jobs=1, C=1.0, **ONE_SETTING)
-    problem = build_problem(wine, params, make_plan(wine, params), lambda event: None, ThreadCrew(), team=Team())
+    problem = build_problem(
+        wine, params, make_plan(wine, params), lambda event: None, ThreadExecutor(), threads=Threads()
+    )
     learned = problem.learned
     problem = replace(
         problem, learned=replace(learned, coef=scale * learned.coef, local_coef=scale * learned.local_coef)
     )
-    margins = learned_margins(problem, ThreadCrew())
+    margins = learned_margins(problem, ThreadExecutor())
     monkeypatch.setattr(module, "CS", (1e-9, 1e9))
     C, norm = balancing_C(problem, margins), problem.learned.norms().sum()
 

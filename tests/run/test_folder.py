@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mllkm_scale.base.events import Finished, Notice, Phase, Round
 from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
-from mllkm_scale.run.events import Finished, Notice, Phase, Round
 from mllkm_scale.run.folder import RunFolder
 
 MakeRound = Callable[..., Round]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
+from mllkm_scale.plan.contenders import FEW_ROWS
 from mllkm_scale.run import folds as module
 from mllkm_scale.run.folds import FOLDS, folds_of, make_trial, mistakes
-from mllkm_scale.run.settings import FEW_ROWS
 
 LABELS = st.lists(st.integers(0, 5), min_size=2, max_size=60)
 SIZES = st.lists(st.integers(2, 300), min_size=2, max_size=8)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mllkm_scale.base.events import Round
 from mllkm_scale.errors import ScratchError
-from mllkm_scale.run.events import Round
 from mllkm_scale.run.history import History
 
 MakeRound = Callable[..., Round]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import JobFileError
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.run.job import Job, load_job
+from mllkm_scale.run.job.cluster import ClusterSpec
 from mllkm_scale.run.job.tables import TABLES
 from mllkm_scale.run.job.text import JobText
 

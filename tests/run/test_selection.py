@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset, load_model, train, train_path
+from mllkm_scale.base.events import Epoch, Notice, Phase, Round
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
+from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.run import training as training_module
-from mllkm_scale.run.events import Epoch, Notice, Phase, Round
 from mllkm_scale.run.selection import Selection, Tried, _Walk, judged_by, load_selection
-from mllkm_scale.run.settings import contenders
 
 SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
 QUICK = {"n_jobs": 1, "tol": 0.05}

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.kernels.normalisation import list_scales
 from mllkm_scale.scan import scanner
 from mllkm_scale.scan.scanner import Scanner, Share
-from mllkm_scale.team import Team, one_blas_thread
 
 DTYPES = [np.dtype(np.float32), np.dtype(np.float64)]
 N_LISTED = 7
@@ -70,8 +70,8 @@ def test_a_share_of_the_grid_has_the_whole_list(problem, listed, dtype):
 def test_threads_change_no_bit(problem, listed):
     grid, found = replace(listed[0], anchors=problem.with_chunks(8).anchors), []
     for size in (1, 2, 3):
-        with one_blas_thread(), Team(size) as team:
-            result = Scanner(grid, ThreadCrew(team), team=team).scan(*problem.support, count=20)
+        with one_blas_thread(), Threads(size) as threads:
+            result = Scanner(grid, ThreadExecutor(threads), threads=threads).scan(*problem.support, count=20)
         found.append((result.ids.tobytes(), result.values.tobytes(), result.maximum))
     assert found[0] == found[1] == found[2]
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.scan import products, scanner, support, work
@@ -16,7 +17,6 @@ from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import PART_ROWS, Support
 from mllkm_scale.scan.work import block_bytes, block_height
-from mllkm_scale.team import Team, one_blas_thread
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 BOUNDED = ["linear", "squared"]
@@ -135,8 +135,8 @@ def test_narrow_kernels_have_the_same_bits_with_any_number_of_threads(monkeypatc
     grid = KernelGrid(Family(map), Dataset.from_arrays(anchors), gammas, np.ones((len(anchors), len(gammas))))
     results = []
     for size in (1, 2, 3):
-        with one_blas_thread(), Team(size) as team:
-            results.append(Scanner(grid, ThreadCrew(team), dtype).scan(X, duals, count=50))
+        with one_blas_thread(), Threads(size) as threads:
+            results.append(Scanner(grid, ThreadExecutor(threads), dtype).scan(X, duals, count=50))
     for other in results[1:]:
         np.testing.assert_array_equal(other.ids, results[0].ids)
         np.testing.assert_array_equal(other.values, results[0].values)

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.scan import scanner, support, work
@@ -16,7 +17,6 @@ from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import block_height
-from mllkm_scale.team import Team, one_blas_thread
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 SINGLE_ERROR = 0.2 * scanner._SINGLE_PRECISION_MARGIN
@@ -86,8 +86,8 @@ def test_the_result_has_the_same_bits_with_any_number_of_threads(monkeypatch, pr
     monkeypatch.setattr(work, "_MOST_HEIGHT", 8)  # a dozen blocks
     results = []
     for size in (1, 2, 3):
-        with one_blas_thread(), Team(size) as team:
-            results.append(Scanner(problem.grid, ThreadCrew(team), dtype).scan(*problem.support, count=20))
+        with one_blas_thread(), Threads(size) as threads:
+            results.append(Scanner(problem.grid, ThreadExecutor(threads), dtype).scan(*problem.support, count=20))
     for other in results[1:]:
         np.testing.assert_array_equal(other.ids, results[0].ids)
         np.testing.assert_array_equal(other.values, results[0].values)
@@ -128,7 +128,7 @@ def test_the_scan_asks_whether_to_go_on_after_every_block(problem):
         raise Interrupted
 
     with pytest.raises(Interrupted):
-        Scanner(problem.grid, ThreadCrew(poll=poll)).scan(*problem.support, count=5)
+        Scanner(problem.grid, ThreadExecutor(poll=poll)).scan(*problem.support, count=5)
 
 
 def test_the_height_of_a_block_bounds_the_bytes_of_its_sums_and_has_a_least_and_a_most():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ScratchError
 from mllkm_scale.kernels.grid import Family
@@ -16,7 +17,6 @@ from mllkm_scale.scan.products import scan_block, scan_blocks
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import block_bytes, block_height, blocks_at_once
-from mllkm_scale.team import Team, one_blas_thread
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -37,10 +37,10 @@ def test_a_support_in_a_file_gives_the_bits_of_one_in_memory(small_parts, proble
     duals = problem.signed_duals[rows]
     lazy = PickedRows(Dataset.from_arrays(problem.X, chunk_rows=13), rows)
     for threads in (1, 2):
-        with one_blas_thread(), Team(threads) as team:
-            crew = ThreadCrew(team)
-            in_memory = Scanner(grid, crew, dtype).scan(problem.X[rows], duals, count=20)
-            streamed = Scanner(grid, crew, dtype, 100, tmp_path / "scratch").scan(lazy, duals, count=20)
+        with one_blas_thread(), Threads(threads) as threads:
+            executor = ThreadExecutor(threads)
+            in_memory = Scanner(grid, executor, dtype).scan(problem.X[rows], duals, count=20)
+            streamed = Scanner(grid, executor, dtype, 100, tmp_path / "scratch").scan(lazy, duals, count=20)
         np.testing.assert_array_equal(streamed.ids, in_memory.ids)
         np.testing.assert_array_equal(streamed.values, in_memory.values)
         assert streamed.maximum == in_memory.maximum

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
 
 __all__ = ["Array", "Fingerprint", "Part", "canonical", "fingerprint"]
 
-Array = NDArray[Any]
 Part = tuple[Array, Array]
 
 BLOCK_ROWS = 16384

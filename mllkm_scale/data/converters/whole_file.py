@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from mllkm_scale.base.whole_files import cannot_write, commit, partial_of
 from mllkm_scale.errors import ParameterError, ScratchError
-from mllkm_scale.whole_files import cannot_write, commit, partial_of
 
 __all__ = ["WholeFile"]
 

@@ -11,11 +11,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.whole_files import cannot_write
 from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.dataset import FEATURE_NAMES
 from mllkm_scale.errors import DataError, ScratchError
-from mllkm_scale.units import format_bytes
-from mllkm_scale.whole_files import cannot_write
 
 __all__ = ["ArrayWriter", "HDF5Writer"]
 

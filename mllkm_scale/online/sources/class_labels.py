@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.converters.csv_layout import is_number
 from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import ParameterError
 
 __all__ = ["BadLabel", "ClassLabels", "label_text", "shown"]
 
-Array = NDArray[Any]
 Label = str | int | float
 
 # A hostile writer has endless ways to write "3": those beyond this number are read anew each time.

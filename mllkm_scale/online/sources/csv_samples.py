@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import IO, Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
@@ -17,8 +17,6 @@ from mllkm_scale.online.sources.class_labels import BadLabel
 from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
 
 __all__ = ["CSVSamples"]
-
-Array = NDArray[Any]
 
 
 class CSVSamples(TextSamples):

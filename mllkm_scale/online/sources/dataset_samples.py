@@ -9,10 +9,9 @@ chunk. Rows that stand sorted by class over many chunks stay so within each: shu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
@@ -22,8 +21,6 @@ from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import Chunk, check_end, require_skip, stored_labels
 
 __all__ = ["DatasetSamples"]
-
-Array = NDArray[Any]
 
 
 class DatasetSamples:

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import IO, Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel, label_text, shown
 from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
 
 __all__ = ["JSONSamples"]
 
-Array = NDArray[Any]
 
 FEATURES = ("x", "features")
 LABELS = ("y", "label")

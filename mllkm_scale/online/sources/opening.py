@@ -16,12 +16,12 @@ from mllkm_scale.data.converters.options import LAST_COLUMN
 from mllkm_scale.data.converters.streams import is_gzip
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.text_lines import MAX_LINE_BYTES
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.csv_samples import CSVSamples
 from mllkm_scale.online.sources.dataset_samples import DatasetSamples
 from mllkm_scale.online.sources.json_samples import JSONSamples
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Samples
-from mllkm_scale.online.sources.text_lines import MAX_LINE_BYTES
 from mllkm_scale.online.sources.text_samples import TextOptions
 
 __all__ = ["FORMATS", "STANDARD_INPUT", "open_samples"]

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.grid import require_chunk_rows
 from mllkm_scale.data.labels import as_label_vector
@@ -23,7 +24,6 @@ from mllkm_scale.online.sources.class_labels import BadLabel, ClassLabels, label
 
 __all__ = ["CHUNK_ROWS", "Chunk", "IterableSamples", "Samples", "check_end", "require_skip", "stored_labels"]
 
-Array = NDArray[Any]
 
 CHUNK_ROWS = 1024
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import IO, Any, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.data.grid import require_chunk_rows
+from mllkm_scale.data.text_lines import MAX_LINE_BYTES, line_blocks
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, check_end, require_skip
-from mllkm_scale.online.sources.text_lines import MAX_LINE_BYTES, line_blocks
-from mllkm_scale.units import parse_bytes
 
 __all__ = ["BAD_LINES", "Lines", "TextOptions", "TextSamples"]
 
-Array = NDArray[Any]
 
 BAD_LINES = ("error", "skip")
 

@@ -9,20 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import trace_scales
-from mllkm_scale.mkl.paper import KernelFamily
+from mllkm_scale.mkl.algorithm2 import KernelFamily
 from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
 from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels, Kernels
 
 __all__ = ["Arrivals", "trace_normalised"]
-
-Array = NDArray[Any]
 
 
 class Arrivals:

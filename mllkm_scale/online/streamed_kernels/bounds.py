@@ -11,16 +11,13 @@ priced by them as well as by those of the day: of a forgotten kernel, its share 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import PlainArrays
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import PlainArrays
 
 __all__ = ["FrozenDuals", "SupportRows", "dual_bound"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

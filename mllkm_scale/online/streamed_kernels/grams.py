@@ -11,19 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew, Held, Shared
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, Held, Shared
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.mkl.paper import KernelFamily
+from mllkm_scale.mkl.algorithm2 import KernelFamily
 
 __all__ = ["FamilyKernels", "FunctionKernels", "GramKernels", "KernelFunction"]
 
-Array = NDArray[Any]
 KernelFunction = Callable[[Array, Array], Array]
 _EVALUATION_FLOPS = 20  # multiply-adds in the time of an entry of a Gram
 _BLOCK_ROWS = 1024  # that are decided at once
@@ -60,7 +59,7 @@ class GramKernels(ABC):
         parts = [self.gram(m, Z, X) @ signed_duals for m in range(len(self))]
         return np.stack([part.T for part in parts], axis=2)
 
-    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, executor: Executor) -> Array:
         f = np.zeros((data.n_rows, signed_duals.shape[1]))
         for start in range(0, data.n_rows, _BLOCK_ROWS):
             rows = slice(start, min(start + _BLOCK_ROWS, data.n_rows))
@@ -69,7 +68,7 @@ class GramKernels(ABC):
                 f[rows] += weights[m] * (self.gram(m, Z, X) @ signed_duals)
         return f
 
-    def shared(self, crew: Crew) -> Shared[Self]:
+    def shared(self, executor: Executor) -> Shared[Self]:
         return Held(self)
 
 

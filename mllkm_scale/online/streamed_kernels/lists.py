@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew, Held, PlainArrays, Shared
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, Held, PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
 from mllkm_scale.mkl.margins import decide_all
 
 __all__ = ["GivenKernels", "GridKernels", "Kernels", "LocalKernels"]
-
-Array = NDArray[Any]
 
 
 class Kernels(Protocol):
@@ -61,11 +59,11 @@ class Kernels(Protocol):
     def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
         """(K, rows of Z, s)."""
 
-    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, executor: Executor) -> Array:
         """f (rows of data, K)."""
 
-    def shared(self, crew: Crew) -> Shared[Self]:
-        """The list where all members of a crew can get it."""
+    def shared(self, executor: Executor) -> Shared[Self]:
+        """The list where all members of an executor can get it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class _Arrays(PlainArrays):
 
 @dataclass(frozen=True)
 class _SharedLocal:
-    """Anchors, gammas and scales in a file of the crew."""
+    """Anchors, gammas and scales in a file of the executor."""
 
     family: Family
     arrays: Shared[_Arrays]
@@ -130,9 +128,9 @@ class LocalKernels(ABC):
     def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
         return self.plain.responses(Z, X, signed_duals)
 
-    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, crew: Crew) -> Array:
+    def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, executor: Executor) -> Array:
         kernels = self.plain
-        return decide_all(self.family, data, kernels, *kernels.coefficients(X, signed_duals, weights), crew)
+        return decide_all(self.family, data, kernels, *kernels.coefficients(X, signed_duals, weights), executor)
 
 
 @dataclass(frozen=True)
@@ -170,12 +168,12 @@ class GivenKernels(LocalKernels):
         rows = zip(self.kernels.anchors, self.kernels.gammas.tolist(), self.kernels.scales.tolist(), strict=True)
         return [(hashlib.blake2b(anchor.tobytes(), digest_size=16).digest(), *numbers) for anchor, *numbers in rows]
 
-    def shared(self, crew: Crew) -> Shared[Any]:
-        if not crew.remote:
+    def shared(self, executor: Executor) -> Shared[Any]:
+        if not executor.remote:
             return Held(self)
         kernels = self.kernels
         return _SharedLocal(
-            self.family, crew.share("kernels", _Arrays(kernels.anchors, kernels.gammas, kernels.scales))
+            self.family, executor.share("kernels", _Arrays(kernels.anchors, kernels.gammas, kernels.scales))
         )
 
 
@@ -210,5 +208,5 @@ class GridKernels(LocalKernels):
     def keys(self) -> list[Hashable]:
         return list(self.ids.tolist())
 
-    def shared(self, crew: Crew) -> Shared[Any]:
-        return GivenKernels(self.plain).shared(crew) if crew.remote else Held(self)
+    def shared(self, executor: Executor) -> Shared[Any]:
+        return GivenKernels(self.plain).shared(executor) if executor.remote else Held(self)

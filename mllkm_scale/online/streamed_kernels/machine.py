@@ -8,12 +8,13 @@ renew    samples well beyond the margin leave the working set, some of those wit
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.gram.blocks import MatrixBlock
@@ -25,12 +26,9 @@ from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.grams import GramKernels
 from mllkm_scale.online.streamed_kernels.lists import Kernels, LocalKernels
-from mllkm_scale.team import Team
-from mllkm_scale.units import format_bytes
 
 __all__ = ["Machine", "MachineSolver", "View"]
 
-Array = NDArray[Any]
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
 
 
@@ -72,10 +70,10 @@ class View:
 class MachineSolver:
     """The samples, their signs (n, K), and what is done with them."""
 
-    def __init__(self, data: Dataset, signs: Array, settings: Settings, available_bytes: int, team: Team) -> None:
-        self.data, self.signs, self.settings, self.team = data, signs, settings, team
+    def __init__(self, data: Dataset, signs: Array, settings: Settings, available_bytes: int, threads: Threads) -> None:
+        self.data, self.signs, self.settings, self.threads = data, signs, settings, threads
         self.available_bytes = available_bytes
-        self.inner = InnerMKL(data, signs, available_bytes, seed=settings.seed, team=team)
+        self.inner = InnerMKL(data, signs, available_bytes, seed=settings.seed, threads=threads)
 
     def start(self) -> tuple[Array, Array]:
         """Duals and working samples before there is a kernel: some of each sign at random, with equal duals."""
@@ -107,7 +105,7 @@ class MachineSolver:
         self._require_room(len(kernels), rows)
         blocks = [MatrixBlock(kernels.grams(self._rows(r)), self.signs[r, k]) for k, r in enumerate(rows)]
         near = machine.weights, np.concatenate(starts)
-        return interior_point(RestrictedProblem(blocks, C, self.team), _BEYOND * tol, pure_tol=tol, near=near)
+        return interior_point(RestrictedProblem(blocks, C, self.threads), _BEYOND * tol, pure_tol=tol, near=near)
 
     def _require_room(self, n_kernels: int, rows: list[Array]) -> None:
         needed = 8 * (n_kernels + 4) * sum(len(r) ** 2 for r in rows)
@@ -130,8 +128,8 @@ class MachineSolver:
     def decide(self, machine: Machine, data: Dataset, support: SupportRows) -> Array:
         """f (rows of data, K)."""
         used = machine.only(machine.weights > 0)
-        crew = ThreadCrew(self.team)
-        return used.active.decide(data, support.rows, support.signed_duals, used.weights, crew)
+        executor = ThreadExecutor(self.threads)
+        return used.active.decide(data, support.rows, support.signed_duals, used.weights, executor)
 
     def support_of(self, duals: Array) -> SupportRows:
         rows = np.flatnonzero(duals.any(axis=1))

@@ -7,16 +7,13 @@ the kernels of the smallest prices are forgotten; of equal ones, those that came
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.online.streamed_kernels.lists import Kernels
 
 __all__ = ["Discarded"]
-
-Array = NDArray[Any]
 
 
 class Discarded:

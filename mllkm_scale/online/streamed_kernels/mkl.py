@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset, check, encode_labels
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import signs_of
@@ -19,7 +21,7 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
-from mllkm_scale.mkl.paper import KernelFamily
+from mllkm_scale.mkl.algorithm2 import KernelFamily
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.online.streamed_kernels.arrivals import Arrivals
 from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
@@ -27,15 +29,12 @@ from mllkm_scale.online.streamed_kernels.machine import Machine, MachineSolver
 from mllkm_scale.online.streamed_kernels.probe import Probe
 from mllkm_scale.online.streamed_kernels.stream import StreamedMKL
 from mllkm_scale.params import resolve
-from mllkm_scale.team import Team, n_threads, one_blas_thread
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
     from mllkm_scale.model import Model
 
 __all__ = ["OnlineKernelMKL"]
-
-Array = NDArray[Any]
 
 
 class OnlineKernelMKL:
@@ -134,15 +133,15 @@ class OnlineKernelMKL:
             reference = self.data.rows(random_rows(self.data.n_rows, REFERENCE_ROWS, rng))
         self.arrivals = Arrivals(self.data.n_features, family, reference)
         self._stack = ExitStack()
-        team = self._stack.enter_context(Team(n_threads(n_jobs)))
+        threads = self._stack.enter_context(Threads(n_threads(n_jobs)))
         workers = None
         if client is not None:
-            from mllkm_scale.cluster.enlist import enlisted
+            from mllkm_scale.cluster.dask_executor import dask_executor
 
             folder = None if scratch_dir is None else Path(scratch_dir)
-            workers = self._stack.enter_context(enlisted(client, None, folder))
-        solver = MachineSolver(self.data, signs, self.settings, params.budget_bytes, team)
-        self.stream = StreamedMKL(solver, Probe(team, workers), self.settings, remember)
+            workers = self._stack.enter_context(dask_executor(client, None, folder))
+        solver = MachineSolver(self.data, signs, self.settings, params.budget_bytes, threads)
+        self.stream = StreamedMKL(solver, Probe(threads, workers), self.settings, remember)
         self.certificate: StreamCertificate | None = None
 
     def process(self, kernels: Any) -> int:

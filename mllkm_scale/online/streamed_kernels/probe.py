@@ -1,6 +1,6 @@
-"""The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by a crew.
+"""The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by an executor.
 
-A unit is a fixed number of kernels, whoever prices it; the bits are the same. A crew of workers costs messages, and
+A unit is a fixed number of kernels, whoever prices it; the bits are the same. An executor of workers costs messages, and
 files that each worker reads: what this process would have done before they are through, it does itself (`pays`).
 """
 
@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mllkm_scale.crew import Crew, Shared, ThreadCrew
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, Shared, ThreadExecutor
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.lists import Kernels
-from mllkm_scale.team import Team
 
 __all__ = ["PriceWork", "Probe", "pays"]
 
-Array = NDArray[Any]
 _FLOP_S = 1e-10  # seconds a multiply-add, as measured for gaussian kernels of 256 features
 _START_S = 0.1  # of a pass of workers, at least
-_BYTE_S = 2e-8  # a byte of kernels, to be written, sealed, read and checked
+_BYTE_S = 2e-8  # a byte of kernels, to be written, archive, read and checked
 _AT_ONCE = 32 * 512  # kernels that are sent to workers at once
 
 
@@ -59,32 +58,32 @@ class PriceWork:
 
 
 class Probe:
-    """Prices by the threads of a team, or by a crew of workers if there is one and enough to do."""
+    """Prices by the threads of this process, or by an executor of workers if there is one and enough to do."""
 
-    def __init__(self, team: Team, workers: Crew | None = None) -> None:
-        self.threads, self.workers = ThreadCrew(team), workers
+    def __init__(self, threads: Threads, workers: Executor | None = None) -> None:
+        self.local, self.workers = ThreadExecutor(threads), workers
         self.n_sent = 0  # kernels that workers have priced
 
     def __call__(self, kernels: Kernels, support: SupportRows) -> Array:
         """q (s,) of these kernels."""
         flops = kernels.flops(len(support.rows), int(np.count_nonzero(support.signed_duals)))
         if self.workers is None or not self._pays(kernels, flops, self.workers):
-            return self._price(self.threads, kernels, support, flops)
+            return self._price(self.local, kernels, support, flops)
         self.n_sent += len(kernels)
         parts = [kernels.take(slice(i, i + _AT_ONCE)) for i in range(0, len(kernels), _AT_ONCE)]
         return np.concatenate([self._price(self.workers, part, support, flops) for part in parts])
 
-    def _pays(self, kernels: Kernels, flops: float, workers: Crew) -> bool:
+    def _pays(self, kernels: Kernels, flops: float, workers: Executor) -> bool:
         n_workers = workers.tally().n_threads
-        return pays(len(kernels) * flops, kernels.n_bytes, self.threads.team.size, n_workers)
+        return pays(len(kernels) * flops, kernels.n_bytes, self.local.threads.size, n_workers)
 
-    def _price(self, crew: Crew, kernels: Kernels, support: SupportRows, flops: float) -> Array:
+    def _price(self, executor: Executor, kernels: Kernels, support: SupportRows, flops: float) -> Array:
         if not len(kernels):
             return np.empty(0)
-        shared, rows = kernels.shared(crew), crew.share("support", support)
+        shared, rows = kernels.shared(executor), executor.share("support", support)
         try:
             work = PriceWork(shared, rows, kernels.unit, kernels.unit * flops)
-            return np.concatenate(list(crew.start(work, -(-len(kernels) // kernels.unit))))
+            return np.concatenate(list(executor.start(work, -(-len(kernels) // kernels.unit))))
         finally:
             shared.drop()
             rows.drop()

@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.state import Settings
@@ -34,7 +33,6 @@ from mllkm_scale.online.streamed_kernels.probe import Probe
 
 __all__ = ["StreamedMKL"]
 
-Array = NDArray[Any]
 _LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
 _SOLVED = 0.2  # of that share, to which the machine is solved then
 _LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.tasks import TASKS, Task

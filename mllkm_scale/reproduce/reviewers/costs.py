@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mllkm_scale.pictures import styled
+from mllkm_scale.base.threads import one_blas_thread
+from mllkm_scale.report.style import styled
 from mllkm_scale.reproduce.measure import best_time_s, tested
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
@@ -24,7 +25,6 @@ from mllkm_scale.reproduce.reviewers.tasks import TASKS, Task
 from mllkm_scale.reproduce.splits import Split
 from mllkm_scale.reproduce.text import figure as shown
 from mllkm_scale.reproduce.text import markdown_table
-from mllkm_scale.team import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +95,7 @@ def _points(task: Task, split: Split, parts: Parts, tell: Tell, quick: bool) -> 
 def _mllkm(task: Task, split: Split, quick: bool) -> Iterator[Record]:
     """A machine over all kernels, and from its last checkpoint those of fewer kernels, from many to few."""
     from mllkm_scale import Dataset, train
-    from mllkm_scale.units import format_bytes
+    from mllkm_scale.base.units import format_bytes
 
     X, X_test = split.X.astype(np.float32), split.X_test.astype(np.float32)
     dataset = Dataset.from_arrays(X, split.y)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.gammas import logspace
-from mllkm_scale.pictures import BLUE, styled
+from mllkm_scale.report.style import BLUE, styled
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GAMMAS"]
 
-Array = NDArray[Any]
 GRIDS = {
     "3 gammas": logspace(0.01, 10, 3),
     "10 gammas (paper)": logspace(0.01, 10, 10),

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.base import Baseline
 from mllkm_scale.kernels.distances import squared_distances
-from mllkm_scale.mkl.paper import PaperMKL
+from mllkm_scale.mkl.algorithm2 import PaperMKL
 
 __all__ = ["GaussianFamily", "GaussianMKLClassifier"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.kernels.gammas import logspace
-from mllkm_scale.pictures import BLUE, GREY, styled
+from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.measure import tested
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
@@ -26,14 +27,12 @@ from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
 from mllkm_scale.reproduce.significance import paired_test
 from mllkm_scale.reproduce.splits import TRAIN_SHARE, random_split
 from mllkm_scale.reproduce.text import markdown_table
-from mllkm_scale.team import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["MAPS"]
 
-Array = NDArray[Any]
 OURS = "locally affine"
 LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
 SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import h5py
 import numpy as np
 
+from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import MLLKMError
-from mllkm_scale.pictures import BLUE, GREY, ORANGE, styled
+from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.tasks import TASKS
 from mllkm_scale.reproduce.splits import Split
 from mllkm_scale.reproduce.text import figure as shown
 from mllkm_scale.reproduce.text import markdown_table
-from mllkm_scale.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +114,7 @@ def _draw(record: Record) -> Figure:
     """Measured peaks, the budget, and what Gram matrices would take."""
     from matplotlib.figure import Figure
 
-    from mllkm_scale.units import parse_bytes
+    from mllkm_scale.base.units import parse_bytes
 
     figure = Figure(figsize=(5.6, 2.8))
     axes = figure.subplots()

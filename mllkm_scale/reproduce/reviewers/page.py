@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mllkm_scale.pictures import save
+from mllkm_scale.base.access import writing
+from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.report.style import save
 from mllkm_scale.reproduce.parts import Parts
 from mllkm_scale.reproduce.reviewers.anchors import ANCHORS
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
@@ -14,8 +16,6 @@ from mllkm_scale.reproduce.reviewers.costs import COSTS
 from mllkm_scale.reproduce.reviewers.gammas import GAMMAS
 from mllkm_scale.reproduce.reviewers.maps import MAPS
 from mllkm_scale.reproduce.reviewers.memory import MEMORY
-from mllkm_scale.run.access import writing
-from mllkm_scale.whole_files import write_whole
 
 __all__ = ["COMPARISONS", "run"]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import FetchError
 from mllkm_scale.reproduce.methods import C
 from mllkm_scale.reproduce.parts import Parts, Record
@@ -16,7 +15,6 @@ from mllkm_scale.reproduce.samples import samples
 
 __all__ = ["over_small_sets"]
 
-Array = NDArray[Any]
 DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
 QUICK = ("heart",)
 SPLITS, QUICK_SPLITS = 10, 2

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.catalogue import load
 from mllkm_scale.reproduce.reviewers.comparison import Tell
 from mllkm_scale.reproduce.splits import Split
 
 __all__ = ["TASKS", "Machine", "Task"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

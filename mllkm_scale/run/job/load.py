@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.cluster.spec import ClusterSpec
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.params import GAMMA_NAMES, checked
+from mllkm_scale.run.job.cluster import ClusterSpec
 from mllkm_scale.run.job.tables import TABLES, about_key, did_you_mean, read_value
 from mllkm_scale.run.job.text import JobText
-from mllkm_scale.run.progress import MODES
-from mllkm_scale.units import parse_bytes
+from mllkm_scale.run.progress.choose import MODES
 
 __all__ = ["Job", "load_job"]
 
@@ -162,7 +162,7 @@ def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
             remedy = f"convert it first: mllkm convert {value} {value.name.partition('.')[0]}.h5"
             raise ParameterError(f"{key}: {value.name} is neither HDF5 nor zarr: {remedy}")
         case "image_shape":
-            from mllkm_scale.report.image_shape import read_image_shape
+            from mllkm_scale.data.image_shape import read_image_shape
 
             read_image_shape(value)
         case "memory":

@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
-from mllkm_scale.cluster.spec import ClusterSpec
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.params import Params
+from mllkm_scale.run.job.cluster import ClusterSpec
 
 __all__ = ["TABLES", "about_key", "did_you_mean", "read_value"]
 

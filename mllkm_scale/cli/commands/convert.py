@@ -1,0 +1,100 @@
+"""`mllkm convert`: a file of another format becomes HDF5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.output import bar, overwrite_option
+from mllkm_scale.cli.parsers import parse_label_column
+
+__all__ = ["convert"]
+
+FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
+LAST = "last"
+
+
+@click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; by default from its name.")
+@click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
+@click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
+@click.option(
+    "--label-column",
+    metavar="NAME|N|last|none",
+    default=LAST,
+    show_default=True,
+    callback=lambda context, parameter, text: parse_label_column(text),
+    help="CSV, TSV and Parquet: the column of the labels, by name or position (0 is the first).",
+)
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="CSV and TSV: whether the first line holds names; detected by default.",
+)
+@click.option(
+    "--hold-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Put this share of the rows of each class, drawn at random, into X_test and y_test.",
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of --hold-out.  [default: 0]")
+@overwrite_option
+@debug_option
+def convert(
+    source: Path,
+    target: Path,
+    format_name: str | None,
+    x: str | None,
+    y: str | None,
+    label_column: str | int | None,
+    header: bool | None,
+    hold_out: float | None,
+    seed: int | None,
+    overwrite: bool,
+) -> None:
+    """Convert IN to the HDF5 file OUT.h5 with the data sets X (samples) and y (labels).
+
+    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With
+    --hold-out, `mllkm train OUT.h5` measures its model on the rows held out.
+
+    \b
+    Examples:
+      mllkm convert train.csv train.h5
+      mllkm convert data.csv data.h5 --hold-out 0.2
+      mllkm convert iris.csv iris.h5 --label-column species
+      mllkm convert new.csv new.h5 --label-column none
+      mllkm convert a9a.libsvm a9a.h5
+      mllkm convert mnist.npz mnist.h5 --x x_train --y y_train
+      mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
+    """
+    if seed is not None and hold_out is None:
+        raise click.UsageError("--seed is that of --hold-out: give a share with --hold-out 0.2, too")
+    from mllkm_scale.data.converters import convert as convert_file
+
+    with bar(f"converting {source.name}") as progress:
+        summary = convert_file(
+            source,
+            target,
+            x=x,
+            y=y,
+            format=format_name,
+            label_column=label_column,
+            header=header,
+            hold_out=hold_out,
+            seed=seed or 0,
+            progress=progress,
+            overwrite=overwrite,
+        )
+    click.echo(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
+    for name, (shape, kind) in summary.arrays.items():
+        click.echo(f"  {name:<13} {_shape(shape):<16} {kind}")
+
+
+def _shape(shape: tuple[Any, ...]) -> str:
+    return " x ".join(f"{size:,}" for size in shape) or "scalar"

@@ -1,0 +1,98 @@
+"""`mllkm export`: a model as ONNX, as a C header, or as plain arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.output import model_path, overwrite_option, wants_model
+from mllkm_scale.export.forms import FORMS, PRECISIONS, FormName
+
+if TYPE_CHECKING:
+    from mllkm_scale.export import ExportSummary
+
+__all__ = ["export"]
+
+SUFFIXES = {".onnx": "onnx", ".h": "c", ".npz": "npz"}
+ONLY_FOR = {"prefix": "c", "precision": "onnx"}
+
+
+@click.command(short_help="Take a model elsewhere: ONNX, a C header, or plain arrays.")
+@wants_model
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
+@click.option("--to", "target", type=click.Choice(list(SUFFIXES.values())), help="Format; by default from the name.")
+@click.option(
+    "--form",
+    type=click.Choice(FORMS),
+    default="auto",
+    show_default=True,
+    help="Component-wise models. auto: tables where they can be made; tables: or an error; direct: kernel by kernel.",
+)
+@click.option("--deviation", type=float, metavar="NUMBER", help="How far tables may be off.  [default: 1e-6]")
+@click.option("--prefix", metavar="NAME", help="C: what all names begin with.  [default: mllkm]")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="ONNX: mixed is float32 in and out and double inside, single and double are all one.  [default: mixed]",
+)
+@overwrite_option
+@debug_option
+def export(
+    model: Path,
+    out: Path,
+    target: str | None,
+    form: FormName,
+    deviation: float | None,
+    overwrite: bool,
+    **own: str | None,
+) -> None:
+    """Write MODEL, a model file or the run folder that holds one, for use without this package.
+
+    \b
+    .onnx  a graph that takes raw features, for onnxruntime and others
+    .h     a C header: float tables and functions, no allocation, for small devices
+    .npz   all numbers as plain arrays, with a .json that explains them and has test vectors
+
+    \b
+    Examples:
+      mllkm export run --out model.onnx
+      mllkm export run --out digits.h --prefix digits
+      mllkm export run/model.mllkm --to npz --out model.npz --overwrite
+    """
+    from mllkm_scale.model import load_model
+
+    name = target or SUFFIXES.get(out.suffix.lower())
+    if name is None:
+        raise click.UsageError(f"{out.name} does not say the format: name it .onnx, .h or .npz")
+    options: dict[str, Any] = {option: value for option, value in own.items() if value is not None}
+    for option in options:
+        if ONLY_FOR[option] != name:
+            raise click.UsageError(f"--{option} is for --to {ONLY_FOR[option]}, not for {name}: leave it out")
+    path = model_path(model)
+    machine = load_model(path)
+    if out.exists() and out.samefile(path):
+        raise click.UsageError(f"{out} is the model itself: choose another name for what is exported")
+    summary = _exporter(name)(machine, out, form=form, deviation=deviation, overwrite=overwrite, **options)
+    click.echo(f"{' and '.join(str(file) for file in summary.paths)}: {format_bytes(summary.size_bytes)}")
+    click.echo("\n".join(f"  {line}" for line in _lines(summary)))
+
+
+def _exporter(name: str) -> Any:
+    from mllkm_scale.export import export_c, export_npz, export_onnx
+
+    return {"onnx": export_onnx, "c": export_c, "npz": export_npz}[name]
+
+
+def _lines(summary: ExportSummary) -> list[str]:
+    by_tables = f"tables, off by at most {summary.deviation:.1e}"
+    lines = [
+        f"machine    by {by_tables if summary.form == 'tables' else 'its kernels'}",
+        f"constants  {format_bytes(summary.constant_bytes)}",
+    ]
+    if summary.stack_bytes is not None:
+        lines.append(f"stack      {format_bytes(summary.stack_bytes)} of arrays")
+    return lines

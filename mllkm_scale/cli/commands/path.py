@@ -1,0 +1,109 @@
+"""`mllkm path`: models of several sizes, and which one to take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec
+from mllkm_scale.cli.commands.report import image_shape_option, page_option
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.output import overwrite_option, progress_option
+from mllkm_scale.cli.path_run import PathRun, below_option
+
+__all__ = ["path"]
+
+
+def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
+    """Numbers with commas between them."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no list of numbers such as 1,10,100", context, parameter) from None
+
+
+@click.command(short_help="Train models of several sizes to choose from.")
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="PATH", help="Folder of the path.")
+@click.option("--Cs", "Cs", metavar="C,C,...", callback=_numbers, help="Values of C of the models.")
+@click.option(
+    "--kernel-counts", metavar="N,N,...", callback=_numbers, help="Most kernels of the models, instead of --Cs."
+)
+@click.option(
+    "--validation",
+    metavar="FILE|SHARE",
+    default="0.2",
+    show_default=True,
+    help="Rows that errors are measured on: an HDF5 file or zarr group, or a share of the rows of DATA.",
+)
+@below_option
+@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@click.option("--resume", is_flag=True, help="Go on with the path in PATH.")
+@overwrite_option
+@image_shape_option
+@page_option
+@progress_option
+@cluster_options
+@training_options
+@debug_option
+@click.pass_context
+def path(
+    context: click.Context,
+    /,
+    data: Path,
+    out: Path,
+    Cs: list[float] | None,
+    kernel_counts: list[float] | None,
+    validation: str,
+    below: tuple[str, ...],
+    x: str,
+    y: str,
+    resume: bool,
+    overwrite: bool,
+    image_shape: str | None,
+    report: bool | None,
+    progress: str,
+    **options: Any,
+) -> None:
+    """Train models of several sizes on DATA, each begun where the one before has ended.
+
+    Along C (seven values around the automatic one by default), or along the number of kernels: then each model begins
+    with the heaviest kernels of the one before, and exchanges some of them for better ones. The error of every model is
+    measured on validation rows, and what a row costs on this machine. PATH/report.html draws one against the other and
+    names the knee, at which accuracy begins to be dear; every model is in a run folder of its own, such as PATH/C=1. If
+    DATA holds X_test and y_test, the model that is chosen is evaluated on them: the best one within --below, or the
+    knee.
+
+    \b
+    Examples:
+      mllkm path train.h5 --out path --memory 2GB
+      mllkm path train.h5 --out path --Cs 0.1,0.5,2
+      mllkm path train.h5 --out path --kernel-counts 400,200,100,50,20 --below 20us
+      mllkm path train.h5 --out path --validation validation.h5 --resume
+      mllkm choose path --below 100kB --out small.mllkm
+    """
+    if resume and overwrite:
+        raise click.UsageError("--resume continues a path and --overwrite replaces it: give one of them", context)
+    PathRun(
+        data=data,
+        x=x,
+        y=y,
+        run=out,
+        parameters=given_parameters(context),
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        cluster=cluster_spec(context),
+        image_shape=image_shape,
+        report=report,
+        Cs=Cs,
+        kernel_counts=kernel_counts,
+        validation=validation,
+        below=below,
+    ).execute(context)

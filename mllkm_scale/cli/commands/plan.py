@@ -1,0 +1,60 @@
+"""`mllkm plan`: what a training would hold in memory, before anything is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.output import json_option, print_json
+from mllkm_scale.cli.tables import Table, tell
+
+if TYPE_CHECKING:
+    from mllkm_scale.plan.training import Plan
+
+__all__ = ["plan"]
+
+
+@click.command(short_help="Say what a training would hold in memory.")
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@json_option
+@training_options
+@debug_option
+@click.pass_context
+def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, **options: Any) -> None:
+    """Say what a training on DATA would hold in memory, and which form of the inner problem it would take.
+
+    Nothing is trained. A budget that cannot work is refused with the least one that can.
+
+    \b
+    Examples:
+      mllkm plan train.h5 --memory 1GB
+      mllkm plan train.h5 --memory 512MB --n-components 50 --json
+    """
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.params import resolve
+    from mllkm_scale.plan.training import make_plan
+
+    params = resolve(**given_parameters(context))
+    with Dataset.open(data, x, y) as dataset:
+        made = make_plan(dataset, params)
+    if as_json:
+        print_json(made.as_dict())
+    else:
+        tell(made.as_text, lambda: _parts(made))
+
+
+def _parts(plan: Plan) -> Iterator[Table | str]:
+    """The plan as a table."""
+    rows = [(what, format_bytes(size), note) for what, size, note in plan.rows]
+    total = ("total", format_bytes(plan.total_bytes), f"of {format_bytes(plan.budget_bytes)}")
+    yield Table(["what", ">memory", "note"], [*rows, total])
+    yield f"inner form: {plan.inner} ({plan.reason})"
+    yield f"dask workers, if any: {format_bytes(plan.worker_bytes())} each, with one thread"

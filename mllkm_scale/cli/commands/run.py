@@ -1,0 +1,119 @@
+"""`mllkm run`: a training that a job file describes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.training_run import TrainingRun, open_data
+from mllkm_scale.config import configured
+from mllkm_scale.errors import JobFileError
+from mllkm_scale.run.progress.choose import MODES
+
+if TYPE_CHECKING:
+    from mllkm_scale.run.job import Job
+
+__all__ = ["run"]
+
+
+@click.command(short_help="Run the training that a job file describes.")
+@click.argument("job_file", metavar="JOB.toml", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Check the job and its data, and print the plan; nothing is written.")
+@click.option("--resume", is_flag=True, help="Continue from the last checkpoint; begin if there is none yet.")
+@click.option("--overwrite", is_flag=True, help="Replace the training that the run folder holds.")
+@click.option("--progress", type=click.Choice(MODES), help="As in mllkm train; wins over the job file.")
+@cluster_options
+@report_option
+@debug_option
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    job_file: Path,
+    dry_run: bool,
+    resume: bool,
+    overwrite: bool,
+    progress: str | None,
+    performance_report: Path | None,
+    **options: Any,
+) -> None:
+    """Run the training that JOB.toml describes: data, parameters, memory budget, cluster and run folder.
+
+    Paths in the file are relative to its folder. A cluster that the options name wins over that of the file;
+    --workers 0 runs without. With --resume the same command begins a training and, after an interruption or a
+    requeue, goes on with it, which is what batch systems need.
+
+    \b
+    Examples:
+      mllkm run job.toml --dry-run
+      mllkm run job.toml
+      mllkm run job.toml --resume --workers 4
+      mllkm run job.toml --resume --scheduler-file scheduler.json
+    """
+    if resume and overwrite:
+        raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
+    given = given_cluster(context)
+    job = _load(job_file)
+    cluster = given or (None if job.tells("cluster") else configured_cluster()) or job.cluster
+    if cluster.kind == "none":
+        _refuse_report(performance_report, job, context)
+    training = TrainingRun(
+        data=job.data,
+        x=job.x,
+        y=job.y,
+        run=job.run,
+        parameters=job.parameters,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress or (job.progress if job.tells("output", "progress") else configured("progress")),
+        cluster=cluster,
+        performance_report=performance_report or job.performance_report,
+        test=job.test,
+        image_shape=job.image_shape,
+        report=job.report,
+    )
+    if not training.holds_training:  # for batch systems: the first start has the command of all others
+        training = replace(training, resume=False)
+    if dry_run:
+        _show(training)
+    else:
+        training.execute(context)
+
+
+def _load(path: Path) -> Job:
+    """The job, or a line on stderr for each of its problems."""
+    from mllkm_scale.run.job import load_job
+
+    try:
+        return load_job(path)
+    except JobFileError as error:
+        *others, last = str(error).splitlines()
+        for line in others:
+            click.echo(f"mllkm: error: {line}", err=True)
+        raise JobFileError(last) from error
+
+
+def _refuse_report(performance_report: Path | None, job: Job, context: click.Context) -> None:
+    if performance_report is not None:
+        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+    if job.performance_report is not None:
+        where = job.where("output", "performance_report")
+        raise JobFileError(f"{where}: performance_report is dask's: name a cluster in [cluster], or with --workers 2")
+
+
+def _show(training: TrainingRun) -> None:
+    """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
+    with open_data(training.data, training.x, training.y, training.test) as (dataset, held_out):
+        test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
+        click.echo(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
+        plan = training.plan(dataset)
+    click.echo(plan.as_text())
+    if training.cluster is not None:
+        click.echo(f"cluster: {in_words(training.cluster)}")
+    click.echo(f"run folder: {training.run}{' (a training is there)' if training.holds_training else ''}")
+    training.require_possible(plan)

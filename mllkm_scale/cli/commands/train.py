@@ -1,0 +1,97 @@
+"""`mllkm train`: from a data set to a model, in a run folder that can be resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
+from mllkm_scale.cli.commands.report import image_shape_option, page_option
+from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.training_run import TrainingRun
+
+__all__ = ["train"]
+
+
+@click.command(short_help="Train a model within a memory budget.")
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
+@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@click.option(
+    "--test",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Labelled rows to measure the model on in the end, an HDF5 file or zarr group with the same data sets"
+    " (default: X_test and y_test of DATA, if it has them).",
+)
+@image_shape_option
+@page_option
+@click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
+@click.option("--overwrite", is_flag=True, help="Replace the training that RUN holds.")
+@progress_option
+@cluster_options
+@report_option
+@training_options
+@debug_option
+@click.pass_context
+def train(
+    context: click.Context,
+    /,
+    data: Path,
+    out: Path,
+    x: str,
+    y: str,
+    test: Path | None,
+    image_shape: str | None,
+    report: bool | None,
+    resume: bool,
+    overwrite: bool,
+    progress: str,
+    performance_report: Path | None,
+    **options: Any,
+) -> None:
+    """Train on the data sets X and y of DATA, an HDF5 file or zarr group; the model is RUN/model.mllkm.
+
+    Training ends when the duality gap over all candidate kernels is proved to be at most --tol; its memory
+    stays within --memory. Ctrl-C or SIGTERM ends it at the next safe point, and --resume goes on from there
+    to the same result. In the end the model is measured on the test rows, if there are any, and
+    RUN/report.html shows all of it with pictures. With a dask cluster the workers do a part of the work; the
+    result is the same.
+
+    \b
+    Examples:
+      mllkm train train.h5 --out run --memory 2GB
+      mllkm train train.h5 --out run --test test.h5
+      mllkm train digits.h5 --out run --image-shape 28x28
+      mllkm train train.h5 --out run --C 10 --gammas 0.01,0.1,1 --n-components 50
+      mllkm train train.h5 --out run --anchors kmeans:500 --tol 0.001
+      mllkm train train.h5 --out run --resume
+      mllkm train train.h5 --out run --workers 4
+      mllkm train train.h5 --out run --scheduler tcp://node1:8786
+      mllkm train train.h5 --out run-paper --preset paper
+    """
+    if resume and overwrite:
+        raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
+    cluster = cluster_spec(context)
+    if performance_report is not None and (cluster is None or cluster.kind == "none"):
+        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+    TrainingRun(
+        data=data,
+        x=x,
+        y=y,
+        run=out,
+        parameters=given_parameters(context),
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        cluster=cluster,
+        performance_report=performance_report,
+        test=test,
+        image_shape=image_shape,
+        report=report,
+    ).execute(context)

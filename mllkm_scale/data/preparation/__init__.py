@@ -1,0 +1,1 @@
+"""From raw features to prepared ones: scaling, quantiles and projection, fitted in streaming passes."""

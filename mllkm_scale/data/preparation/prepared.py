@@ -1,0 +1,124 @@
+"""The transformed data as a data set of its own, made once before training: in memory, or on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.hdf5_source import HDF5Source
+from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.sources import ArraySource, one_line
+from mllkm_scale.errors import ScratchError
+
+__all__ = ["prepare", "require_writable"]
+
+
+def prepare(
+    dataset: Dataset, preprocessor: Preprocessor, *, in_memory: bool, scratch_dir: Path | None = None
+) -> Dataset:
+    """Transform a data set once, chunk by chunk.
+
+    Both forms hold the same bits: the transform always runs over the chunks of `dataset`, with one BLAS
+    thread. The labels are those of `dataset`. The grid of the result follows from its own width.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    preprocessor : Preprocessor
+    in_memory : bool
+        Keep the result as an array; otherwise as an HDF5 file in `scratch_dir`, removed when the result is
+        closed, collected, or the process ends. Copies in other processes read the file and leave it there.
+    scratch_dir : pathlib.Path, optional
+        Made if missing; the system's folder for temporary files by default.
+
+    Raises
+    ------
+    ScratchError
+        If the folder cannot be written, or is full.
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays([[0.0], [2.0]], [0, 1])
+    >>> ready = prepare(data, Preprocessor.fit(data), in_memory=True)
+    >>> ready.chunk(0).tolist(), ready.labels().tolist()
+    ([[-1.0], [1.0]], [0, 1])
+    """
+    shape = (dataset.n_rows, preprocessor.n_features_out)
+    if in_memory:
+        values = np.empty(shape, dtype=dataset.work_dtype)
+        for start, rows in _transformed(dataset, preprocessor):
+            values[start : start + len(rows)] = rows
+        return Dataset(ArraySource(values, f"prepared {dataset.name}"), dataset.label_source)
+
+    folder = Path(tempfile.gettempdir() if scratch_dir is None else scratch_dir).absolute()
+    path = _new_file(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize)
+    try:
+        _write(path, shape, dataset, preprocessor)
+        ready = Dataset(HDF5Source(path, "X"), dataset.label_source, path=path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    ready.remove_on_close(weakref.finalize(ready, _remove, path, os.getpid()))
+    return ready
+
+
+def require_writable(folder: Path) -> None:
+    """Make the scratch folder if it is missing; a ScratchError if nothing can be written to it."""
+    _new_file(folder.absolute(), 0).unlink()
+
+
+def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple[int, NDArray[Any]]]:
+    with threadpool_limits(limits=1, user_api="blas"):
+        for start, chunk in dataset.chunks():
+            yield start, preprocessor.transform(chunk)
+
+
+def _new_file(folder: Path, size_bytes: int) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix="prepared-", suffix=".h5", dir=folder)
+        os.close(handle)
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise ScratchError(
+            f"the scratch folder {folder} cannot be written ({error.strerror}): choose another"
+        ) from error
+    path = Path(name)
+    if free_bytes < size_bytes:
+        path.unlink(missing_ok=True)
+        raise ScratchError(
+            f"the scratch folder {folder} has {format_bytes(free_bytes)} free, but the transformed data needs"
+            f" {format_bytes(size_bytes)}: free space or choose another"
+        )
+    return path
+
+
+def _write(path: Path, shape: tuple[int, int], dataset: Dataset, preprocessor: Preprocessor) -> None:
+    try:
+        with h5py.File(path, "w") as file:
+            stored = file.create_dataset("X", shape=shape, dtype=dataset.work_dtype)
+            for start, rows in _transformed(dataset, preprocessor):
+                stored[start : start + len(rows)] = rows
+                file.flush()  # left to the end, a write to a full disk would crash HDF5
+    except (OSError, RuntimeError) as error:
+        raise ScratchError(
+            f"writing to the scratch folder {path.parent} failed ({one_line(error)}): free space or choose another"
+        ) from error
+
+
+def _remove(path: Path, owner: int) -> None:
+    # A forked child inherits the finalizer, but not the file.
+    if os.getpid() == owner:
+        path.unlink(missing_ok=True)

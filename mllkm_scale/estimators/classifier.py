@@ -1,0 +1,334 @@
+"""`MLLKMClassifier`: the scikit-learn estimator, a thin coat over `train` and `OnlineLearner`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Advice, Event
+from mllkm_scale.cluster import current_client
+from mllkm_scale.data import Dataset
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.model.model import Model
+from mllkm_scale.online.learner import OnlineLearner
+from mllkm_scale.online.look import ONLINE
+from mllkm_scale.online.params import OnlineParams
+from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.params import changed, defaults, resolve
+from mllkm_scale.training import train
+
+__all__ = ["MLLKMClassifier"]
+
+
+# What a machine that learns online does not have.
+_OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
+
+
+class MLLKMClassifier(DecidesByModel):
+    """Multiple Locally Linear Kernel Machine.
+
+    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point. Anchors, widths and a
+    scaling of the features are learned; l1 multiple kernel learning then weighs these kernels, drops what is not
+    needed, and certifies the result by a duality gap. Or all training samples are candidates for anchors. By default,
+    held-out rows decide between the two where rows are few.
+
+    Parameters
+    ----------
+    C : "auto" or float
+        Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
+        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5.
+    map : {"gaussian", "exponential", "linear", "squared"}
+        The conformal map h: shape of the bumps.
+    componentwise : bool
+        One bump per component: the machine is then a sum of functions of single features.
+    gammas : "auto", "wide", float or list of float
+        Scales of the bumps. "auto" spreads half-widths around the median distance of the data, and "wide" leaves out
+        those below it;
+        `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
+    anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
+        Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
+        samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
+        against all training samples. "auto" is "all" with fewer than 50 rows; up to 8,000 rows "all" or "learned",
+        whichever errs less on held-out rows; and "learned" with more. Where `gammas` are given, it is "all".
+    metric : {"auto", "diagonal", "full", None} or int
+        What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
+        rows of a linear map. It becomes part of the model. "auto" is "diagonal".
+    ridge : "auto" or float
+        When anchors are learned: weight of the squared norms of the local classifiers, times the number of rows,
+        against the mean hinge loss. "auto" is one of 0.1 to 128, by the error on held-out rows.
+    finish : {"auto", "mkl", "none"}
+        What follows when anchors are learned. "mkl": multiple kernel learning weighs the kernels, drops those that are
+        not needed, and certifies the result. "none": the machine stays as it was learned, with the gap that it has.
+        "auto": "mkl" where that is not too dear and no worse on held-out rows.
+    normalize : {"trace", None}
+        Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are
+        left out.
+    local_bias : "auto" or float
+        Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
+    scaling : {"standard", "minmax", "unit-norm", "none", "quantile", "standard+quantile", "auto"}
+        Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
+        "standard+quantile" puts this beside the standard column of the feature. "auto" is "standard"; where
+        kernels are learned, the quantile column stands beside those features whose two columns are not nearly the same.
+    n_components : int, float or None
+        Principal components kept after the scaling, or their share of variance if below 1.
+    whiten : bool
+        Give each principal component unit variance.
+    multi_class : {"shared", "ovr"}
+        Whether all classes share the kernel weights, or each has a machine of its own.
+    strategy : {"working-sets", "paper"}
+        Two working sets and a second-order solver, or Algorithm 2 of the paper as printed.
+    overlap : {"auto", "always", "never"}
+        Whether the open kernels are scanned while the next round is solved, which spares waiting and costs a few
+        rounds. "auto" does so in rounds in which scanning is the larger part of the work. The result depends on it, but
+        not on whether, and how many, dask workers scan.
+    pricing : {"auto", "full"}
+        Whether a round that is not the last may scan a share of the open kernels only, where scanning all of them
+        would be the larger part of the work; its gap is then a likely one. The last round scans all in any case.
+    tol : float
+        Certified relative duality gap, over all candidate kernels, at which training ends.
+    max_kernels : int or None
+        Most kernels of the model. Every round keeps to it: worse kernels leave when better ones come.
+    max_rounds, time_limit : int, float or None
+        Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
+    memory_budget : str, int or None
+        Bound on the peak resident memory of the process, such as "1GB". None: as configured
+        (`mllkm_scale.config`), or 2 GB.
+    scratch_dir : str or None
+        Folder for temporary files: prepared data and Gram tiles that do not fit the budget. None: as configured, or the
+        system's.
+    random_state : int or None
+        Seed; the same seed gives the same bits.
+    n_jobs : int or None
+        Threads; -1 for one a core. The result does not depend on it. None: as configured, or -1.
+    worker_timeout : float or None
+        Seconds to wait for the next result of the dask workers before training gives up. None: as configured, or 300.
+    verbose : int
+        1 prints a line a round.
+    preset : {None, "paper"}
+        "paper" is the paper's setting; parameters that differ from their defaults win over it.
+    max_samples, window, warm_up : int or None, int or None, int
+        Of `partial_fit` alone: most samples that it keeps, how many samples ago the oldest of them may have come, and
+        the first samples, from which it takes scaling, projection, gammas and C. See `mllkm_scale.online`.
+
+    Attributes
+    ----------
+    classes_ : array (c,)
+    anchors_ : array (s, d)
+        Anchors of the kernels that survived, in the space after scaling and projection.
+    gammas_, kernel_scale_ : arrays (s,)
+        Scale of each bump, and the factor of each kernel (its normalisation).
+    weights_ : array (s,)
+        Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
+    duals_ : array (n, K)
+        alpha of every training sample; K is 1 for two classes.
+    coef_, local_coef_ : arrays (K, s, d) and (K, s)
+        f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    C_, local_bias_ : float
+        The values used where a parameter is "auto".
+    primal_, dual_, gap_ : float
+        Certified bounds on the optimum over all candidate kernels, and their relative gap.
+    n_open_ : int
+        Number of candidate kernels.
+    history_ : list of dict
+        One record a round.
+    status_ : str
+        "converged", or the limit that ended training.
+    model_ : Model
+        What can be saved and loaded. After `partial_fit`, it is the machine as it is at that moment.
+    prequential_error_ : float
+        After `partial_fit`: the share of samples that were predicted wrongly before they were learned.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> machine = MLLKMClassifier(n_jobs=1).fit(X[:400], y[:400])
+    >>> machine.score(X[400:], y[400:]) > 0.95
+    True
+    >>> MLLKMClassifier(anchors="all", n_jobs=1).fit(X[:400], y[:400]).gap_ <= 0.01
+    True
+    """
+
+    def __init__(
+        self,
+        C: float | str = "auto",
+        map: str = "gaussian",
+        componentwise: bool = False,
+        gammas: str | float | Sequence[float] = "auto",
+        anchors: str | int | Array = "auto",
+        metric: str | int | None = "auto",
+        ridge: float | str = "auto",
+        finish: str = "auto",
+        normalize: str | None = "trace",
+        local_bias: float | str = "auto",
+        scaling: str = "auto",
+        n_components: int | float | None = None,
+        whiten: bool = False,
+        multi_class: str = "shared",
+        strategy: str = "working-sets",
+        overlap: str = "auto",
+        pricing: str = "auto",
+        tol: float = 0.01,
+        max_kernels: int | None = None,
+        max_rounds: int | None = None,
+        time_limit: float | None = None,
+        memory_budget: str | int | None = None,
+        scratch_dir: str | None = None,
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+        worker_timeout: float | None = None,
+        verbose: int = 0,
+        preset: str | None = None,
+        max_samples: int | None = None,
+        window: int | None = None,
+        warm_up: int = 1024,
+    ) -> None:
+        self.C = C
+        self.map = map
+        self.componentwise = componentwise
+        self.gammas = gammas
+        self.anchors = anchors
+        self.metric = metric
+        self.ridge = ridge
+        self.finish = finish
+        self.normalize = normalize
+        self.local_bias = local_bias
+        self.scaling = scaling
+        self.n_components = n_components
+        self.whiten = whiten
+        self.multi_class = multi_class
+        self.strategy = strategy
+        self.overlap = overlap
+        self.pricing = pricing
+        self.tol = tol
+        self.max_kernels = max_kernels
+        self.max_rounds = max_rounds
+        self.time_limit = time_limit
+        self.memory_budget = memory_budget
+        self.scratch_dir = scratch_dir
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.worker_timeout = worker_timeout
+        self.verbose = verbose
+        self.preset = preset
+        self.max_samples = max_samples
+        self.window = window
+        self.warm_up = warm_up
+
+    _model: Model | None = None
+    _learner: OnlineLearner | None = None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._model is not None or self._learner is not None
+
+    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+        """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
+
+        Parameters
+        ----------
+        X : array (n, d) or Dataset
+        y : array (n,), optional
+            Labels; left out for a Dataset.
+        """
+        dataset = self._training_data(X, y)
+        told: list[Event] = []
+        result = train(
+            dataset,
+            client=current_client(),
+            preset=self.preset,
+            held_bytes=SKLEARN_BYTES,
+            listener=told.append,
+            **self.training_parameters(),
+        )
+        self.history_ = [vars(event) for event in result.history]
+        self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
+        self.duals_ = result.duals
+        self.n_iter_ = len(result.history)
+        self._model, self._learner = result.model, None
+        self.classes_ = result.model.classes
+        for advice in (event for event in told if isinstance(event, Advice)):
+            kind = ConvergenceWarning if advice.about == "end" else UserWarning
+            warnings.warn(advice.text, kind, stacklevel=2)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
+
+        The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
+
+        Parameters
+        ----------
+        X : array (n, d)
+        y : array (n,)
+        classes : array (c,), optional
+            All labels that can come; needed in the first call, unless `fit` has seen them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> machine = MLLKMClassifier(warm_up=500)
+        >>> for start in range(0, 1500, 300):
+        ...     machine = machine.partial_fit(X[start : start + 300], y[start : start + 300], classes=range(10))
+        >>> machine.score(X[1500:], y[1500:]) > 0.9, machine.prequential_error_ < 0.1
+        (True, True)
+        """
+        learner = self._learner
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
+        check_classification_targets(labels)
+        if learner is None:
+            classes = getattr(self, "classes_", None) if classes is None else classes
+            if classes is None:
+                raise ParameterError("classes=None: name all labels that can come in the first call of partial_fit")
+            online = OnlineParams(self.max_samples, self.window, self.warm_up)
+            params = resolve(self.preset, **self.training_parameters())
+            learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
+        elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
+            raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
+        with enlisted_for(learner, current_client()):
+            learner.learn(rows, labels)
+        for name in _OF_FIT:
+            self.__dict__.pop(name, None)
+        self.classes_ = np.asarray(learner.classes)
+        self._model, self._learner, self.status_ = None, learner, ONLINE
+        return self
+
+    def training_parameters(self) -> dict[str, Any]:
+        """The parameters for `train`: all of them, or with a preset those that win over it."""
+        given = {name: getattr(self, name) for name in defaults()}
+        return changed(given) if self.preset else given
+
+    @property
+    def model_(self) -> Model:  # type: ignore[override]
+        """The model; that of a machine that learns online is made when it is asked for."""
+        if self._model is None:
+            if self._learner is None:
+                raise AttributeError("there is no model: call fit or partial_fit first")
+            self._model = self._learner.model()
+        return self._model
+
+    @property
+    def prequential_error_(self) -> float:
+        if self._learner is None:
+            raise AttributeError("there is no prequential error: call partial_fit first")
+        return self._learner.prequential.error
+
+    anchors_ = OfModel(lambda model: model.anchors)
+    gammas_ = OfModel(lambda model: model.gammas)
+    weights_ = OfModel(lambda model: model.weights)
+    kernel_scale_ = OfModel(lambda model: model.kernel_scale)
+    coef_ = OfModel(lambda model: model.coef)
+    local_coef_ = OfModel(lambda model: model.local_coef)
+    primal_ = OfModel(lambda model: model.certificate.primal)
+    dual_ = OfModel(lambda model: model.certificate.dual)
+    n_open_ = OfModel(lambda model: model.certificate.n_open)
+    local_bias_ = OfModel(lambda model: model.family.local_bias)

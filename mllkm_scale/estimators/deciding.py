@@ -1,0 +1,90 @@
+"""What every scikit-learn estimator of the package does with its model: decide on rows, and show itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.config import configured
+from mllkm_scale.data import Dataset
+from mllkm_scale.estimators.html import fitted_facts, fitted_html
+from mllkm_scale.model.model import Model
+
+__all__ = ["SKLEARN_BYTES", "DecidesByModel", "OfModel"]
+
+
+SKLEARN_BYTES = 160_000_000
+"""scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
+installed, for more of their pages are mapped then. A training without them needs less."""
+
+
+class OfModel:
+    """An attribute that the model of an estimator holds."""
+
+    def __init__(self, read: Callable[[Model], Any]) -> None:
+        self._read = read
+
+    def __get__(self, estimator: DecidesByModel | None, owner: type | None = None) -> Any:
+        return self if estimator is None else self._read(estimator.model_)
+
+
+class DecidesByModel(ClassifierMixin, BaseEstimator):
+    """An estimator that has a `model_` once it is fitted; `n_jobs` are its threads."""
+
+    model_: Model
+    n_jobs: int | None
+
+    gap_ = OfModel(lambda model: model.certificate.gap)
+    C_ = OfModel(lambda model: model.certificate.params["C"])
+
+    def decision_function(self, X: ArrayLike | Dataset) -> Array:
+        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
+        check_is_fitted(self)
+        if isinstance(X, Dataset):
+            return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
+        rows = self._rows(X)
+        return self.model_.decision_function(rows, n_jobs=self._threads())
+
+    def predict(self, X: ArrayLike | Dataset) -> Array:
+        """Label of each row. A Dataset is read chunk by chunk."""
+        check_is_fitted(self)
+        if isinstance(X, Dataset):
+            return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
+        rows = self._rows(X)
+        return self.model_.predict(rows, n_jobs=self._threads())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _html_repr(self) -> str:
+        """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
+        diagram: str = super()._html_repr()
+        if not self.__sklearn_is_fitted__():
+            return diagram
+        return diagram + fitted_html(f"{type(self).__name__}, fitted", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """What the page says of the fitted machine."""
+        return fitted_facts(self)
+
+    def _training_data(self, X: ArrayLike | Dataset, y: ArrayLike | None) -> Dataset:
+        """What `fit` was given, checked as scikit-learn does; a Dataset checks itself."""
+        if isinstance(X, Dataset):
+            self.n_features_in_ = X.n_features
+            return X
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        check_classification_targets(labels)
+        return Dataset.from_arrays(rows, labels)
+
+    def _threads(self) -> int | None:
+        return configured("n-jobs") if self.n_jobs is None else self.n_jobs
+
+    def _rows(self, X: ArrayLike) -> Array:
+        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

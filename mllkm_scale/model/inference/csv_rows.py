@@ -1,0 +1,114 @@
+"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a number a feature, no label needed.
+
+Separator and header are detected as in `convert`. A label column is left out, whatever it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
+from mllkm_scale.data.converters.csv_layout import CSVLayout, is_blank, is_number, layout_of
+from mllkm_scale.data.converters.options import ConvertOptions, Progress
+from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.errors import DataError
+
+__all__ = ["csv_rows", "file_lines", "piped_lines"]
+
+Lines = list[tuple[int, str]]
+
+
+def csv_rows(
+    blocks: Iterator[Lines], name: str, options: ConvertOptions, delimiter: str | None, n_features: int
+) -> Iterator[Array]:
+    """Rows (n, n_features) of each block of lines; the first lines tell the layout.
+
+    Raises
+    ------
+    DataError
+        If a line has other columns, or a cell is no finite number: line and column are named.
+
+    Examples
+    --------
+    >>> lines = iter([[(1, "width;kind"), (2, "1.5;a"), (3, "2;b")]])
+    >>> [rows.tolist() for rows in csv_rows(lines, "new.csv", ConvertOptions(label_column="kind"), None, 1)]
+    [[[1.5], [2.0]]]
+    """
+    layout: CSVLayout | None = None
+    waiting: Lines = []
+    for block in blocks:
+        waiting += [(number, line) for number, line in block if not is_blank(line)]
+        if layout is None and _tells_layout(waiting, options):
+            layout = _layout(waiting, name, options, delimiter, n_features)
+        if layout is not None and waiting:
+            yield from _parsed(waiting, layout)
+            waiting = []
+    if layout is None:
+        if not waiting:
+            raise DataError(f"{name} is empty: give a line per sample")
+        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, n_features))
+
+
+def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
+    """Numbered lines of a file, plain or gzip, some 4 MB at a time; progress is told in bytes."""
+    return (list(enumerate(lines, first)) for first, lines in text_blocks(path, progress))
+
+
+def piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
+    """Numbered lines of a stream as they come; only the one that is not yet ended is waited for.
+
+    >>> import io
+    >>> list(piped_lines(io.BytesIO(b"1,2\\r\\n3,4"), "standard input"))
+    [[(1, '1,2')], [(2, '3,4')]]
+    """
+    from mllkm_scale.data.text_lines import line_blocks
+
+    for first, lines in line_blocks(stream, name):
+        numbered = []
+        for number, line in enumerate(lines, first):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise DataError(f"{name}: line {number} is not UTF-8 text: write it as UTF-8") from None
+            numbered.append((number, text.removesuffix("\r")))
+        yield numbered
+
+
+def _tells_layout(lines: Lines, options: ConvertOptions) -> bool:
+    """Whether no further line is needed: a second one says whether the first holds names, if no cell is a number."""
+    if len(lines) >= 2:
+        return True
+    plain = options.header is False or (options.header is None and not isinstance(options.label_column, str))
+    return bool(lines) and plain and any(is_number(cell) for cell in lines[0][1].replace(";", ",").split(","))
+
+
+def _layout(lines: Lines, name: str, options: ConvertOptions, delimiter: str | None, n_features: int) -> CSVLayout:
+    layout = layout_of(name, lines[:2], options, delimiter)
+    found = len(layout.features)
+    if found != n_features:
+        hint = "give the same features in the same order"
+        if found == n_features + 1 and layout.label is None:
+            hint = "if one column is the label, name it as the label column"
+        raise DataError(f"{name} has {found} features per row, but the model was trained with {n_features}: {hint}")
+    return layout
+
+
+def _parsed(lines: Lines, layout: CSVLayout) -> Iterator[Array]:
+    kept = [(number, line) for number, line in lines if number >= layout.first_line]
+    if not kept:
+        return
+    numbers, texts = [number for number, _ in kept], [line for _, line in kept]
+    label_texts(layout, numbers, texts)  # refuses lines of another number of cells
+    X = feature_rows(layout, numbers, texts)
+    finite = np.isfinite(X)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        what = "NaN" if np.isnan(X[row, column]) else "infinity"
+        place = layout.place(numbers[row], layout.features[column])
+        raise DataError(f"{place} is {what}: remove or replace it, then predict")
+    yield X

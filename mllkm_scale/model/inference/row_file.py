@@ -1,0 +1,174 @@
+"""Where rows to be predicted come from: HDF5, zarr, text, a pipe, or any format that can be converted.
+
+What is read is handed on block by block, and never held as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.converters.conversion import FORMATS, require_readable
+from mllkm_scale.data.converters.idx import convert_idx
+from mllkm_scale.data.converters.libsvm import convert_libsvm
+from mllkm_scale.data.converters.npy import convert_npy
+from mllkm_scale.data.converters.npz import convert_npz
+from mllkm_scale.data.converters.options import ConvertOptions, Progress
+from mllkm_scale.data.converters.parquet import convert_parquet
+from mllkm_scale.data.converters.writer import ArrayWriter
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.sources import one_line
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.model.inference.blocks import Rows
+from mllkm_scale.model.inference.csv_rows import csv_rows, file_lines, piped_lines
+
+__all__ = ["PIPE", "ROW_FORMATS", "RowFile"]
+
+PIPE = "-"
+_DATASETS, _TEXT = ("hdf5", "zarr"), ("csv", "tsv")
+ROW_FORMATS = (*_DATASETS, *FORMATS)
+_OPTIONS = {
+    "x": (*_DATASETS, "npz"),
+    "label_column": (*_TEXT, "parquet"),
+    "header": _TEXT,
+}
+_CONVERTERS: dict[str, Callable[[Path, ArrayWriter, ConvertOptions, Progress], None]] = {
+    "libsvm": convert_libsvm,
+    "npz": convert_npz,
+    "npy": convert_npy,
+    "idx": convert_idx,
+    "parquet": convert_parquet,
+}
+Take = Callable[[Rows], None]
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file with rows, or standard input; see `predict_file` for what the options mean."""
+
+    path: Path
+    format: str
+    x: str | None
+    label_column: str | int | None
+    header: bool | None
+
+    @classmethod
+    def of(
+        cls, source: Path, format: str | None, x: str | None, label_column: str | int | None, header: bool | None
+    ) -> RowFile:
+        """Refused if the format is not known, or an option does not belong to it."""
+        kind = format or _format_of(source)
+        if kind not in ROW_FORMATS:
+            raise ParameterError(f"format={format!r} is not known: choose one of {', '.join(ROW_FORMATS)}")
+        if str(source) == PIPE and kind not in _TEXT:
+            raise ParameterError(f"standard input cannot be {kind}: give the path of the file, or pipe csv or tsv")
+        given = {"x": x is not None, "label_column": label_column is not None, "header": header is not None}
+        for option, is_given in given.items():
+            if is_given and kind not in _OPTIONS[option]:
+                formats = ", ".join(_OPTIONS[option])
+                raise ParameterError(f"{option} does not belong to the format {kind} but to {formats}: leave it out")
+        if isinstance(label_column, str) and header is False:
+            raise ParameterError(f"label_column={label_column!r} needs a header: give its position instead")
+        return cls(source, kind, x, label_column, header)
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether rows can be read in any order, by workers too."""
+        return self.format in _DATASETS
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return "standard input" if str(self.path) == PIPE else str(self.path)
+
+    def dataset(self) -> Dataset:
+        """The data set that an HDF5 file or a zarr group holds."""
+        return Dataset.open(self.path, self.x or "X", None)
+
+    def walk(self, n_features: int, take: Take, progress: Progress) -> None:
+        """Hand on all rows of what is no data set, in order; `progress` is told in bytes or rows of the file."""
+        options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
+        if self.format in _TEXT:
+            self._walk_text(n_features, take, progress, options)
+            return
+        require_readable(self.path, self.format)
+        taker = _Taker(self.name, take, n_features if self.format == "libsvm" else None)
+        with _readable(self.name):
+            _CONVERTERS[self.format](self.path, taker, options, progress)
+        if not taker.n_rows:
+            wanted = f" under the name {self.x or 'X'}" if self.format == "npz" else ""
+            raise DataError(f"{self.name} holds no rows{wanted}: give at least one")
+
+    def _walk_text(self, n_features: int, take: Take, progress: Progress, options: ConvertOptions) -> None:
+        if str(self.path) == PIPE:
+            if sys.stdin is None or sys.stdin.closed:
+                raise DataError("standard input is closed: pipe rows into it, or give the path of a file")
+            blocks = piped_lines(sys.stdin, self.name)
+        else:
+            require_readable(self.path, self.format)
+            blocks = file_lines(self.path, progress)
+        done = 0
+        with _readable(self.name):
+            for X in csv_rows(blocks, self.name, options, "\t" if self.format == "tsv" else None, n_features):
+                take(Rows(X, done, self.name))
+                done += len(X)
+
+
+class _Taker:
+    """Takes the array X of a converter, and leaves the others; rows of a sparse format are filled up."""
+
+    def __init__(self, name: str, take: Take, fill_up_to: int | None) -> None:
+        self.n_rows = 0
+        self._name, self._take, self._fill_up_to = name, take, fill_up_to
+
+    def append(self, name: str, block: NDArray[Any]) -> None:
+        if name != "X":
+            return
+        rows = block if self._fill_up_to is None else _filled_up(block, self._fill_up_to)
+        if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+            raise DataError(f"{self._name} has X of shape {rows.shape} and type {rows.dtype}: give rows of numbers")
+        self._take(Rows(rows, self.n_rows, self._name))
+        self.n_rows += len(rows)
+
+    def append_labels(self, name: str, block: NDArray[Any]) -> None:
+        if name == "X":
+            raise DataError(f"{self._name} has X of shape {block.shape}: give rows of numbers")
+
+    def write_scalar(self, name: str, value: NDArray[Any]) -> None:
+        """Scalars are no rows."""
+
+    def write_names(self, names: Sequence[str]) -> None:
+        """Features are known by their order."""
+
+    def require_space(self, size_bytes: int) -> None:
+        """The rows are not written."""
+
+
+def _filled_up(rows: NDArray[Any], width: int) -> NDArray[Any]:
+    """Rows of a sparse file end with the last feature that is not zero in any of them."""
+    return np.pad(rows, ((0, 0), (0, max(0, width - rows.shape[1]))))
+
+
+def _format_of(source: Path) -> str:
+    if str(source) == PIPE:
+        return "csv"
+    if source.is_dir():
+        return "zarr"
+    name = source.name.lower().removesuffix(".gz")
+    return next((kind for kind, known in FORMATS.items() if re.search(f"({known.pattern})$", name)), "hdf5")
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{name} cannot be read ({one_line(error)}): copy it again") from error

@@ -1,0 +1,1 @@
+"""One row at a time: a model laid out for compiled loops."""

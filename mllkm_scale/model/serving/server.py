@@ -1,0 +1,131 @@
+"""One row at a time: a model laid out to answer single requests in the time of their arithmetic.
+
+`Model.predict` is made for many rows, in blocks of a fixed height and by products. A server is made once of a model,
+checks and evaluates a row in one compiled call, and can be asked from any number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.checks import require_finite
+from mllkm_scale.errors import DataError
+from mllkm_scale.model.inference.blocks import Rows
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.model import Model
+
+__all__ = ["Server"]
+
+
+WELL, TOO_LARGE = -1, -2  # what the loops return, where it is not the place of a value that is not finite
+
+
+class Server:
+    """Answers for single rows, and for a few at a time; `Model.server` makes one.
+
+    Scores are those of `Model.decision_function` up to rounding: they differ by less than 1e-9 of the sum over the
+    kernels of `|z - c_m| |w_m| + |l_m|`, or 1e-7 of it where the map takes a square root (exponential, linear), whose
+    distances are more exact here. Labels are the same but where scores are nearer than that to one another. A row has
+    the same bits alone and among others. Component-wise models are evaluated by their tables, where they have some.
+
+    Threads may share a server: a call writes to nothing but its own memory. It can be pickled, and is made again of
+    its model.
+
+    Attributes
+    ----------
+    classes : list
+        Labels in ascending order, as Python values.
+    n_features, n_kernels : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> server = model.server()
+    >>> server.label(X[0]), server.label([6.3, 3.3, 6.0, 2.5])
+    (0, 2)
+    >>> bool(abs(server.scores(X[0]) - model.decision_function(X[:1])).max() < 1e-10)
+    True
+    """
+
+    def __init__(self, model: Model) -> None:
+        from mllkm_scale.model.serving.layout import laid_out  # compiled loops: only who serves waits for numba
+
+        self._model = model
+        self.classes: list[Any] = model.classes.tolist()
+        self.n_features = model.n_features_in
+        self.n_kernels = model.n_kernels
+        self._n_machines = model.n_machines
+        self._decide = laid_out(model)
+        # What the first call of all has to find out is found out here.
+        self._decide(np.zeros((1, self.n_features)), np.empty((1, self._n_machines)))
+
+    def scores(self, x: ArrayLike) -> Any:
+        """f of one row: a float for two classes, positive for the second, and otherwise an array (K,).
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features,)
+            Real numbers; an array of float64 is taken as it is.
+
+        Raises
+        ------
+        DataError
+            If x is no row of so many features, or has NaN or infinity, of which the column is named.
+        """
+        F = self._evaluate_row(x)
+        return F.item(0) if self._n_machines == 1 else F[0]
+
+    def label(self, x: ArrayLike) -> Any:
+        """The label of one row, as a Python value; see `scores` for what x may be."""
+        F = self._evaluate_row(x)
+        return self.classes[int(F.item(0) > 0.0) if self._n_machines == 1 else F.argmax()]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
+        rows = Rows.of(X)
+        self._model.require_features(rows.X.shape[1], "X")
+        return self._model.flat(self._evaluate(np.ascontiguousarray(rows.X, np.float64), "X"))
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The labels of a few rows, shape (n,)."""
+        labels: Array = self._model.classes[self._model.codes(self.decision_function(X))]
+        return labels
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Server, (self._model,)
+
+    def __repr__(self) -> str:
+        return f"Server({self.n_features} features, {self.n_kernels} kernels, {len(self.classes)} classes)"
+
+    def _evaluate_row(self, x: ArrayLike) -> Array:
+        row = np.asarray(x)
+        if row.shape != (self.n_features,) or row.dtype.kind not in "fiub":
+            self._refuse(row)
+        return self._evaluate(np.ascontiguousarray(row, np.float64).reshape(1, -1), "x")
+
+    def _evaluate(self, X: Array, name: str) -> Array:
+        F = np.empty((len(X), self._n_machines))
+        outcome = self._decide(X, F)
+        if outcome != WELL:
+            require_finite(X, 0, name, "predict")
+            raise DataError(
+                f"{name} has values too large to compute with at row {TOO_LARGE - outcome} (0-based):"
+                " give them in the units of the training data"
+            )
+        return F
+
+    def _refuse(self, row: Array) -> None:
+        """Say why this is no row of the model."""
+        if row.ndim != 1:
+            raise DataError(f"x has shape {row.shape}: give one row of {self.n_features} numbers, or use predict")
+        if row.dtype.kind not in "fiub":
+            raise DataError(f"x has type {row.dtype}: features must be real numbers; encode text as numbers")
+        self._model.require_features(len(row), "x")

@@ -1,0 +1,1 @@
+"""Component-wise machines as additive models: tables of one-dimensional functions."""

@@ -1,0 +1,176 @@
+"""What the passes over all samples and all kernels hold in memory: arithmetic over sizes.
+
+They are done in turn, so that the largest of them counts. How many support vectors and active kernels there will be is
+not known before the training: it is as many as were seen on real data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.preparation.quantile_sketch import sketch_bytes
+from mllkm_scale.kernels.distances import ROW_BLOCK
+from mllkm_scale.kernels.grid import Family
+from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES, kernels_at_once
+from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
+from mllkm_scale.kernels.predictors import rows_at_once
+from mllkm_scale.learn.machine import Layout
+from mllkm_scale.learn.settings import learn_settings
+from mllkm_scale.learn.sizes import learn_bytes
+from mllkm_scale.mkl.state import Settings
+from mllkm_scale.plan.contenders import TRIED_AT_ONCE
+from mllkm_scale.plan.sizes import Sizes
+from mllkm_scale.scan.component.sizes import component_bytes
+from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_walk_bytes
+
+__all__ = [
+    "EXPECTED_KERNELS",
+    "blocks_bytes",
+    "chunk_bytes",
+    "coefficient_bytes",
+    "expected_kernels",
+    "expected_support",
+    "learning_bytes",
+    "preparing_bytes",
+    "scan_bytes",
+    "scanned_bytes",
+    "selecting_bytes",
+    "support_bytes_within",
+]
+
+EXPECTED_KERNELS = 500
+LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
+
+
+def expected_kernels(sizes: Sizes) -> int:
+    """Active kernels."""
+    return min(EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
+
+
+def expected_support(sizes: Sizes) -> int:
+    """Support vectors, at most."""
+    return min(sizes.n_rows, 400 + sizes.n_rows // 2)
+
+
+def chunk_bytes(sizes: Sizes) -> int:
+    """A chunk as read, scaled and centred."""
+    rows = min(default_chunk_rows(sizes.n_features_in), sizes.n_rows)
+    return 8 * rows * (sizes.n_features_in + 2 * max(sizes.width, sizes.n_features_in))
+
+
+def preparing_bytes(sizes: Sizes, threads: int) -> int:
+    """Chunks in each thread, and the covariances of groups of chunks if the data are projected, or their quantiles."""
+    covariances = (2 * threads + 4) * 8 * sizes.width**2 if sizes.projected else 0
+    sketches = sketch_bytes(sizes.n_rows, sizes.n_features_in, threads) if sizes.sketched else 0
+    return threads * chunk_bytes(sizes) + max(covariances, sketches)
+
+
+def learning_bytes(sizes: Sizes) -> int:
+    """The descent that learns kernels, if there is one, and the learned kernels in double precision."""
+    if not sizes.n_learned:
+        return 0
+    n, d = sizes.n_rows, sizes.n_unmapped
+    K = sizes.n_signs
+    layout = Layout(Family(sizes.map, sizes.componentwise), sizes.n_learned, d, K, sizes.metric)
+    settings = learn_settings(n, sizes.n_learned, sizes.metric, 0, K)
+    return learn_bytes(layout, n, min(default_chunk_rows(d), n), settings)
+
+
+def selecting_bytes(sizes: Sizes, threads: int) -> int:
+    """Settings that compete, one in each thread: a descent, and the rows that it has and has not."""
+    if not sizes.n_tried:
+        return 0
+    rows = 2 * sizes.n_tried * max(sizes.width, sizes.n_unmapped)
+    smaller = replace(sizes, n_rows=sizes.n_tried)
+    return min(threads, TRIED_AT_ONCE) * (learning_bytes(smaller) + rows * (sizes.itemsize + 8))
+
+
+def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:
+    """The largest of what the passes take in turn, beside the support that a round keeps.
+
+    Rows of the support take `support_bytes` at most, with their tables if the kernels are component-wise.
+    """
+    n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
+    gathered = min(n_support * d * sizes.itemsize, support_bytes)
+    kept = gathered + n_support * (K * 16 + 8)
+    scanned = scanned_bytes(sizes, support_bytes)
+    passes = max(
+        gathered + scanned,
+        scanned + blocks_bytes(sizes, threads, support_bytes),
+        gathered + _evaluating_bytes(sizes, threads),
+        _comparing_bytes(sizes, threads),
+        _deciding_bytes(sizes, threads),
+    )
+    return max(kept + passes, _normalising_bytes(sizes, threads))
+
+
+def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:
+    """A third of what the scan leaves: there are rows of the round, rows gathered for a scan, and rows scanned."""
+    return max(LEAST_SUPPORT_BYTES, (inner_bytes - scan_bytes(sizes, sizes.threads, 0)) // 3)
+
+
+def _evaluating_bytes(sizes: Sizes, threads: int) -> int:
+    """Candidates of up to three scans, whose q is evaluated in double precision, some at a time, by all threads."""
+    d, K = sizes.n_features, sizes.n_outputs
+    candidates = min(3 * Settings().n_candidates(K), sizes.n_anchors)
+    at_once = min(candidates, kernels_at_once(d, K))
+    rows = min(sizes.n_rows, ROW_BLOCK)
+    made = max(TASK_BYTES, 8 * rows * (d + 1)) if sizes.componentwise else TASK_BYTES
+    task = 5 * made + 8 * rows * d
+    if sizes.componentwise:
+        task = max(task, 4 * FEATURE_BLOCK_BYTES // threads)
+    return 8 * (candidates * d * 2 + at_once * (K + 2) * (d + 1) + 2 * rows * d) + threads * task
+
+
+def _comparing_bytes(sizes: Sizes, threads: int) -> int:
+    """Responses of candidates, as they are and normalised."""
+    candidates = min(Settings().n_candidates(sizes.n_outputs), sizes.n_anchors)
+    witnesses = min(Settings().n_witnesses(sizes.n_outputs), sizes.n_rows) * sizes.n_outputs
+    return _evaluating_bytes(sizes, threads) + 8 * 2 * candidates * witnesses
+
+
+def _deciding_bytes(sizes: Sizes, threads: int) -> int:
+    """The coefficients, and the sums of rows in each thread."""
+    d, K, kernels = sizes.n_features, sizes.n_outputs, expected_kernels(sizes)
+    coefficients = coefficient_bytes(sizes)
+    if sizes.componentwise:
+        return coefficients + threads * 4 * FEATURE_BLOCK_BYTES
+    rows = min(sizes.n_rows, rows_at_once(K, d))
+    return coefficients + threads * 8 * rows * (K * (d + 1) + 3 * kernels + 2 * d) + 8 * K * sizes.n_rows
+
+
+def coefficient_bytes(sizes: Sizes) -> int:
+    """Coefficients and anchors of the active kernels, as they are and laid out."""
+    return 8 * expected_kernels(sizes) * 2 * (sizes.n_outputs * (sizes.n_features + 1) + sizes.n_features)
+
+
+def _normalising_bytes(sizes: Sizes, threads: int) -> int:
+    """Reference rows as read and in double precision, and a block of anchors in each thread."""
+    rows = min(REFERENCE_ROWS, sizes.n_rows)
+    block = trace_block_bytes(sizes.n_anchors, rows, sizes.n_features, sizes.componentwise)
+    return rows * sizes.n_features * (8 + sizes.itemsize) + threads * block
+
+
+def scanned_bytes(sizes: Sizes, support_bytes: int) -> int:
+    """The support as it is scanned: its rows, with the tables of component-wise kernels; or what is not in a file."""
+    rows = expected_support(sizes) * sizes.n_features * sizes.scan_itemsize
+    if not sizes.componentwise:
+        return min(rows, support_bytes)
+    whole = rows + component_bytes(*_component_sizes(sizes))
+    return whole if whole <= support_bytes else 0
+
+
+def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
+    """What is made of the support and the anchors to scan in so many threads."""
+    d, K = sizes.n_features, sizes.n_outputs
+    if not sizes.componentwise:
+        return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize)
+    if scanned_bytes(sizes, support_bytes):
+        return threads * component_block_bytes(d, K, sizes.n_gammas)
+    return threads * component_walk_bytes(sizes.n_anchors, *_component_sizes(sizes))
+
+
+def _component_sizes(sizes: Sizes) -> tuple[int, int, int, MapName, int]:
+    return expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas

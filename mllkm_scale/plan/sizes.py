@@ -1,0 +1,98 @@
+"""The sizes of a problem, of which the plan is a function: of the data set, and of what the parameters make of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mllkm_scale.base.threads import n_threads
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.labels import n_outputs
+from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.anchors import anchor_spec
+from mllkm_scale.kernels.maps import MapName, check_map
+from mllkm_scale.learn.machine import Metric
+from mllkm_scale.learn.settings import learned_kernels
+from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import MOST_ROWS, contenders, is_settled, may_be_learned, may_be_samples
+from mllkm_scale.scan.work import scan_dtype
+
+__all__ = ["Sizes", "sizes_of"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the plan is a function of."""
+
+    n_rows: int
+    n_features_in: int
+    n_features: int  # after projection
+    itemsize: int  # of the prepared data
+    n_outputs: int  # K: columns of signs and duals
+    n_anchors: int
+    n_gammas: int
+    componentwise: bool
+    threads: int
+    read_bytes: int = 0  # that reading a chunk takes beside the chunk
+    projected: bool = False  # whether principal components are taken
+    map: MapName = "gaussian"
+    scan_itemsize: int = 4  # of the support as it is scanned
+    n_columns: int = 0  # after the scaling and before the projection, at most; 0 for as many as features
+    sketched: bool = False  # whether quantiles are taken
+    n_learned: int = 0  # kernels that are learned
+    n_signs: int = 1  # columns of signs for which they are learned
+    n_unmapped: int = 0  # features before the metric, where kernels are learned
+    metric: Metric = None
+    n_tried: int = 0  # rows on which a setting is trained that competes with others
+
+    @property
+    def width(self) -> int:
+        """Features of a row after the scaling, at most."""
+        return self.n_columns or self.n_features_in
+
+
+def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
+    """Sizes of the problem that these parameters make of the data set."""
+    d = dataset.n_features
+    learns, grid = may_be_learned(params, dataset.n_rows), may_be_samples(params, dataset.n_rows)
+    scaling = params.scaling if learns or params.scaling != "auto" else "standard"
+    p = most_columns(scaling, d)
+    components = params.n_components
+    if components is None or isinstance(components, float | np.floating):
+        n_features = p  # a share of variance may keep all of them
+    else:
+        n_features = int(components)
+        if not 1 <= n_features <= p:
+            raise ParameterError(f"n_components={components}: give a whole number from 1 to {p}, or a share below 1")
+    spec, n_unmapped = anchor_spec(params.anchors), n_features
+    if learns and isinstance(params.metric, int):
+        if params.metric > n_features:
+            raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
+        n_features = n_features if grid else params.metric
+    K = n_outputs(n_classes)
+    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if learns else 0
+    shared = params.multi_class == "shared" and n_classes > 2
+    return Sizes(
+        n_rows=dataset.n_rows,
+        n_features_in=d,
+        n_features=n_features,
+        itemsize=dataset.work_dtype.itemsize,
+        n_outputs=n_classes if shared else 1,
+        n_anchors=spec.n_anchors(dataset.n_rows, 0 if grid else n_learned),
+        n_learned=n_learned,
+        n_signs=K,
+        n_tried=0 if is_settled(contenders(params, dataset.n_rows)) else min(dataset.n_rows, MOST_ROWS),
+        n_unmapped=n_unmapped,
+        metric="diagonal" if params.metric == "auto" else params.metric,
+        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        componentwise=params.componentwise,
+        threads=n_threads(params.n_jobs),
+        read_bytes=dataset.buffer_bytes,
+        projected=components is not None,
+        map=check_map(params.map),
+        scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
+        n_columns=p,
+        sketched=scaling in QUANTILE_SCALINGS,
+    )

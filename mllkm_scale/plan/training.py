@@ -1,0 +1,196 @@
+"""The budget plan: where every byte goes, by arithmetic over sizes, before anything is allocated.
+
+The fixed parts are bounded by the sizes of the data; what they leave of the budget belongs to the inner problem, whose
+form is chosen for the working sets that are expected here, and again in each round for those that there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale.base.units import format_at_least, format_bytes
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.labels import encode_labels
+from mllkm_scale.errors import BudgetError, ParameterError
+from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
+from mllkm_scale.params import Params
+from mllkm_scale.plan.passes import (
+    EXPECTED_KERNELS,
+    chunk_bytes,
+    expected_kernels,
+    learning_bytes,
+    preparing_bytes,
+    scan_bytes,
+    selecting_bytes,
+    support_bytes_within,
+)
+from mllkm_scale.plan.sizes import Sizes, sizes_of
+from mllkm_scale.plan.worker import worker_rows
+
+__all__ = ["BASE_BYTES", "Plan", "expected_working", "make_plan", "plan_for"]
+
+BASE_BYTES = 310_000_000
+"""Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
+of libraries that some systems map beside those that are used: where these were just installed, up to 70 MB more.
+
+With dask's client it is no more, for the functions of the passes are then compiled in the workers.
+"""
+
+_PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
+
+_LEAST_STORE_BYTES = 24_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of (what, bytes, note), and the choices that they rest on."""
+
+    sizes: Sizes
+    rows: tuple[tuple[str, int, str], ...]
+    in_memory: bool
+    inner_bytes: int
+    disk_bytes: int
+    budget_bytes: int
+    expected: Choice
+
+    def worker_rows(self, threads: int = 1) -> tuple[tuple[str, int, str], ...]:
+        """What a dask worker with so many threads holds, should there be one."""
+        return worker_rows(self.sizes, threads, self.support_bytes)
+
+    def worker_bytes(self, threads: int = 1) -> int:
+        """What a dask worker with so many threads needs."""
+        return sum(size for _, size, _ in self.worker_rows(threads))
+
+    @property
+    def support_bytes(self) -> int:
+        """The most that rows of support vectors take in memory; if they are more, runs of them are read from disk."""
+        return support_bytes_within(self.sizes, self.inner_bytes)
+
+    @property
+    def inner(self) -> str:
+        """The form expected of the inner problem: "dense", "lean", "features" or "tiles"."""
+        return self.expected.form
+
+    @property
+    def reason(self) -> str:
+        return self.expected.reason
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(size for _, size, _ in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "budget_bytes": self.budget_bytes,
+            "total_bytes": self.total_bytes,
+            "inner": self.inner,
+            "reason": self.reason,
+            "inner_bytes": self.inner_bytes,
+            "support_bytes": self.support_bytes,
+            "disk_bytes": self.disk_bytes,
+            "prepared_data": "memory" if self.in_memory else "disk",
+            "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
+            "sizes": asdict(self.sizes),
+            "worker_bytes": self.worker_bytes(),
+            "worker_rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.worker_rows()],
+        }
+
+    def as_text(self) -> str:
+        """A table for people."""
+        width = max(len(what) for what, _, _ in self.rows)
+        lines = [f"{what:<{width}}  {format_bytes(size):>9}  {note}" for what, size, note in self.rows]
+        lines.append(f"{'total':<{width}}  {format_bytes(self.total_bytes):>9}  of {format_bytes(self.budget_bytes)}")
+        lines.append(f"inner form: {self.inner} ({self.reason})")
+        lines.append(f"dask workers, if any: {format_bytes(self.worker_bytes())} each, with one thread")
+        return "\n".join(lines)
+
+
+def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
+    """The plan for training on this data set; reads nothing but its labels.
+
+    `held_bytes` is what the program holds beside the training, and what is to count within the budget.
+    """
+    if held_bytes < 0:
+        raise ParameterError(f"held_bytes={held_bytes!r}: give a number of bytes, at least 0")
+    classes, _ = encode_labels(dataset.labels())
+    sizes, base_bytes = sizes_of(dataset, params, len(classes)), BASE_BYTES + held_bytes
+    return plan_for(sizes, params.budget_bytes, base_bytes=base_bytes, scratch_dir=params.scratch_dir)
+
+
+def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, scratch_dir: str | None = None) -> Plan:
+    """The plan for these sizes, or a BudgetError that names the least budget that works.
+
+    What is left for the inner problem decides its form, and so the bits: it depends on sizes and budget, and not on
+    the threads or workers that there are.
+    """
+    n, d, K = sizes.n_rows, sizes.n_features, sizes.n_outputs
+    chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    fixed = [
+        ("interpreter and libraries", base_bytes, "measured"),
+        ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
+        ("duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"),
+        (
+            "kernel scales",
+            sizes.n_anchors * (8 * sizes.n_gammas + 32),
+            f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
+        ),
+    ]
+    data_bytes = n * max(d, sizes.n_unmapped) * sizes.itemsize
+    learning = learning_bytes(sizes)
+    used = sum(size for _, size, _ in fixed)
+    store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
+
+    def least_for(threads: int) -> int:
+        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes, threads), learning)
+        passes = max(scan_bytes(sizes, threads), before)
+        return used + int(1.1 * max(passes, store_bytes))
+
+    least = least_for(sizes.threads)
+    if budget_bytes < least:
+        raise BudgetError(
+            f"memory_budget={format_bytes(budget_bytes)} is too small for {n} x {sizes.n_features_in} samples:"
+            f" at least {format_at_least(least)} is needed (or fewer threads, components or anchors)"
+        )
+    room = data_bytes <= 0.5 * (budget_bytes - least_for(_PLANNED_THREADS))
+    in_memory = room and data_bytes <= budget_bytes - least
+    where = "in memory" if in_memory else f"{format_bytes(data_bytes)} on disk"
+    fixed.append(("prepared data", data_bytes if room else 0, where))
+    used += data_bytes if room else 0
+    inner_bytes = int((budget_bytes - used) / 1.1)
+    disk_bytes = _disk_quota(scratch_dir, budget_bytes)
+    choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
+    scan = format_bytes(scan_bytes(sizes, sizes.threads, support_bytes_within(sizes, inner_bytes)))
+    expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
+    if learning:
+        expected += f"; learning {format_bytes(learning)} before"
+    fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
+    fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
+    return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
+
+
+def expected_working(n_rows: int, n_outputs: int) -> int:
+    """Working samples of a class, as they were seen on real data."""
+    return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))
+
+
+def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:
+    """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
+    working = expected_working(sizes.n_rows, sizes.n_outputs)
+    kernels = min(kernels, expected_kernels(sizes))
+    return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, sizes.itemsize)
+
+
+def _disk_quota(scratch_dir: str | None, budget_bytes: int) -> int:
+    """Bytes for tiles on disk: four budgets, if a scratch folder was given and half its free space allows."""
+    if scratch_dir is None:
+        return 0
+    import shutil
+
+    folder = Path(scratch_dir)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return int(min(4 * budget_bytes, 0.5 * shutil.disk_usage(folder).free))

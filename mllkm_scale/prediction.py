@@ -1,0 +1,190 @@
+"""Prediction from file to file, block by block; the target appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.converters.options import Progress, silent
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.model.evaluation import Evaluation, evaluate
+from mllkm_scale.model.files import model_checksum
+from mllkm_scale.model.inference.blocks import Rows
+from mllkm_scale.model.inference.decision import decide
+from mllkm_scale.model.inference.decision_pass import decision_pass
+from mllkm_scale.model.inference.labels import label_codes
+from mllkm_scale.model.inference.row_file import PIPE, RowFile
+from mllkm_scale.model.inference.targets import STANDARD_OUTPUT, PredictionTarget, prediction_target
+from mllkm_scale.model.model import Model
+
+if TYPE_CHECKING:
+    from mllkm_scale.cluster import Client
+
+__all__ = ["Evaluation", "PredictSummary", "evaluate", "predict_file"]
+
+
+@dataclass(frozen=True)
+class PredictSummary:
+    """What a prediction wrote; `counts` says how often each class was predicted."""
+
+    source: Path
+    target: Path
+    n_rows: int
+    classes: tuple[Any, ...]
+    counts: tuple[int, ...]
+    scores: bool
+    model_checksum: str
+    size_bytes: int
+
+
+def predict_file(
+    model: Model,
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    x: str | None = None,
+    label_column: str | int | None = None,
+    header: bool | None = None,
+    scores: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+    n_jobs: int | None = None,
+    client: Client | None = None,
+) -> PredictSummary:
+    """Predict the rows of a file of any size into another file.
+
+    An HDF5 target holds the data set ``prediction``; its attributes ``classes`` and ``model_checksum`` say which model
+    made it. A CSV target has the column ``prediction``. Memory is bounded by a block of the source, of about 4 MB.
+
+    Parameters
+    ----------
+    model : Model
+        ``model.direct()`` to use no tables, here and on the workers.
+    source : path
+        HDF5, zarr, or any format that `mllkm_scale.data.convert` reads; "-" for CSV on standard input, whose rows are
+        predicted as they come.
+    target : path
+        Ends with .h5, .hdf5, .csv or .tsv; "-" for CSV on standard output.
+    format : str, optional
+        Of the source; by default from its name, and HDF5 where that says nothing.
+    x : str, optional
+        HDF5, zarr and NPZ: name of the array of the samples, X by default.
+    label_column : str or int, optional
+        CSV, TSV and Parquet: name or position of a column that is no feature and is left out; none by default.
+    header : bool, optional
+        CSV and TSV: whether the first line holds names; detected by default.
+    scores : bool
+        Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``, of which two classes
+        have one, positive for the second.
+    overwrite : bool
+        Replace a target that exists.
+    progress : callable, optional
+        Called as ``progress(done, total)`` after each block, in rows or bytes of the source; never for a pipe.
+    n_jobs : int, optional
+        Threads; -1 for one a core.
+    client : distributed.Client, optional
+        Its workers predict an HDF5 or zarr source, by its path; they and this process must see the folder of the
+        target.
+
+    Raises
+    ------
+    ClusterError
+        If the workers or their scheduler are lost.
+    DataError
+        If the source cannot be read or does not fit the model; row or line, and column are named.
+    ParameterError
+        If the target exists, is the source, or has a name of no known format; or an option does not fit the source.
+    ScratchError
+        If the target cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], [1, 1, 2, 2]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "rows.csv").write_text("width,height\\n0,0.5\\n3,3.5\\n")
+    ...     summary = predict_file(model, f"{folder}/rows.csv", f"{folder}/labels.csv")
+    ...     labels = Path(folder, "labels.csv").read_text().split()
+    >>> labels, summary.counts
+    (['prediction', '1', '2'], (1, 1))
+    """
+    rows = RowFile.of(_path(source), format, x, label_column, header)
+    goal = _path(target)
+    if str(goal) != STANDARD_OUTPUT and goal.exists() and rows.path.exists() and goal.samefile(rows.path):
+        raise ParameterError(f"{goal} is the file to be predicted: choose another name for the target")
+    if client is not None and not rows.is_dataset:
+        raise ParameterError(f"workers read HDF5 and zarr, not {rows.format}: convert {rows.name} first")
+    checksum, tell = model_checksum(model), progress or silent
+    with prediction_target(goal, overwrite=overwrite) as writer:
+        passing = _Passing(model, writer, scores, n_jobs)
+        if rows.is_dataset:
+            with rows.dataset() as dataset:
+                model.require_features(dataset.n_features, dataset.name)
+                writer.describe(model.classes, checksum, scores)
+                passing.dataset(dataset, tell, client, goal.parent)
+        else:
+            writer.describe(model.classes, checksum, scores)
+            rows.walk(model.n_features_in, passing.take, tell)
+    return PredictSummary(
+        source=rows.path,
+        target=goal,
+        n_rows=int(passing.counts.sum()),
+        classes=tuple(model.classes.tolist()),
+        counts=tuple(passing.counts.tolist()),
+        scores=scores,
+        model_checksum=checksum,
+        size_bytes=writer.size_bytes,
+    )
+
+
+def _path(given: str | os.PathLike[str]) -> Path:
+    return Path(given) if os.fspath(given) == PIPE else Path(given).absolute()
+
+
+class _Passing:
+    """Rows on their way to the target, and how often each class was predicted so far."""
+
+    def __init__(self, model: Model, writer: PredictionTarget, scores: bool, n_jobs: int | None) -> None:
+        self.counts = np.zeros(len(model.classes), dtype=np.int64)
+        self._model, self._writer, self._scores, self._n_jobs = model, writer, scores, n_jobs
+        self._evaluate = decide if scores else label_codes
+
+    def take(self, rows: Rows) -> None:
+        """Predict rows, and write what comes out."""
+        self.write(self._evaluate(self._model, rows, self._n_jobs))
+
+    def write(self, values: Array) -> None:
+        """Write decision functions, or labels by their positions among the classes."""
+        codes = self._model.codes(values) if self._scores else values
+        self.counts += np.bincount(codes, minlength=len(self.counts))
+        self._writer.append_predictions(self._model.classes[codes], values if self._scores else None)
+
+    def dataset(self, dataset: Dataset, progress: Progress, client: Client | None, folder: Path) -> None:
+        """Predict a data set, by threads here or by the workers of a client."""
+        if client is None:
+            for start, X in dataset.chunks():
+                self.take(Rows(X, start, dataset.name))
+                progress(start + len(X), dataset.n_rows)
+            return
+        with self._on_workers(dataset, client, folder) as passing:
+            for start, values in passing:
+                self.write(values)
+                progress(start + len(values), dataset.n_rows)
+
+    @contextmanager
+    def _on_workers(self, dataset: Dataset, client: Client, folder: Path) -> Iterator[Iterator[tuple[int, Array]]]:
+        from mllkm_scale.cluster.dask_executor import dask_executor
+
+        with dask_executor(client, None, folder) as executor:
+            yield decision_pass(self._model, dataset, executor, scores=self._scores)

@@ -1,0 +1,116 @@
+"""What follows when a model is there: it is measured on the test rows, and its report is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from mllkm_scale.base.events import Listener, Notice, Phase
+from mllkm_scale.config import configured
+from mllkm_scale.data import Dataset
+from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.image_shape import ImageShape, read_image_shape, require_image_shape
+from mllkm_scale.errors import DataError
+from mllkm_scale.run.folder import EVALUATION, RunFolder
+
+if TYPE_CHECKING:
+    from mllkm_scale.model.evaluation import Evaluation
+    from mllkm_scale.model.model import Model
+
+__all__ = ["Finalizer", "require_test_rows"]
+
+
+@dataclass(frozen=True)
+class Finalizer:
+    """What is to be done with a model: rows to measure it on, whether to report, and the shape of images."""
+
+    test: Dataset | None = None
+    image_shape: ImageShape | None = None
+    report: bool = False
+
+    @classmethod
+    def checked(
+        cls, dataset: Dataset, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None
+    ) -> Self:
+        """Refuse, before hours are spent, what could not be done in the end; no word on the report: as configured."""
+        shape = None if image_shape is None else require_image_shape(image_shape, dataset.n_features)
+        if test is not None:
+            require_test_rows(dataset, test)
+            for start, chunk in test.chunks():
+                require_finite(chunk, start, test.name, "train")
+        return cls(test, shape, configured("report") if report is None else report)
+
+    @classmethod
+    def of_stream(cls, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None) -> Self:
+        """What a stream can be told before its first sample; `require_width` follows when that has come."""
+        shape = None if image_shape is None else read_image_shape(image_shape)
+        return cls(test, shape, configured("report") if report is None else report)
+
+    def require_width(self, n_features: int) -> None:
+        """Refuse a shape of images, or test rows, that do not fit so many features."""
+        if self.image_shape is not None:
+            require_image_shape(self.image_shape, n_features)
+        if self.test is not None and self.test.n_features != n_features:
+            raise DataError(
+                f"{self.test.name} would be evaluated after the stream, but has {self.test.n_features} features instead"
+                f" of {n_features}: correct it, or leave it out"
+            )
+
+    def data_record(self, dataset: Dataset) -> dict[str, Any]:
+        """What run.json says of the data; the names of features and the shape of images are for the report."""
+        return {
+            "name": dataset.name,
+            "rows": dataset.n_rows,
+            "features": dataset.n_features,
+            "feature_names": dataset.feature_names,
+            "image_shape": self.image_shape,
+        }
+
+    def measure(
+        self, model: Model, folder: RunFolder | None, listener: Listener, n_jobs: int | None = None
+    ) -> Evaluation | None:
+        """The model on the test rows, if there are any; evaluation.json in the folder, if there is one."""
+        if self.test is None:
+            if folder is not None:
+                folder.evaluation.unlink(missing_ok=True)  # of a model that a resumed training has replaced
+            return None
+        from mllkm_scale.model.evaluation import evaluate
+
+        listener(Phase("evaluate", f"{self.test.name}, {self.test.n_rows:,} rows"))
+        evaluation = evaluate(model, self.test, n_jobs=n_jobs)
+        if folder is not None:
+            folder.write_json(EVALUATION, {"data": self.test.name} | evaluation.as_dict())
+        return evaluation
+
+    def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
+        """Write report.html, if it is wanted; what goes wrong is told, and leaves the training as it is."""
+        if folder is None:
+            return
+        folder.report.unlink(missing_ok=True)  # of a model that a resumed training has replaced
+        if not self.report:
+            return
+        listener(Phase("report", str(folder.report)))
+        try:
+            from mllkm_scale.report.page import write_report
+
+            write_report(folder.path, model=model)
+        except Exception as error:  # a picture that fails is no reason to lose hours of training
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            listener(Notice(f"the report could not be written ({why}): try again with mllkm report {folder.path}"))
+
+
+def require_test_rows(dataset: Dataset, test: Dataset) -> None:
+    """Refuse test rows that a model trained on `dataset` could not be measured on."""
+    problem = None
+    if test.n_features != dataset.n_features:
+        problem = f"{test.n_features} features instead of {dataset.n_features}"
+    elif unknown := set(np.unique(test.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
+        problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
+    if problem is not None:
+        remedy = "give it another name" if test.name.endswith(":X_test") else "leave it out"
+        raise DataError(
+            f"{test.name} would be evaluated after the training, but has {problem}: correct it, or {remedy}"
+        )

@@ -1,0 +1,1 @@
+"""The scan of component-wise kernels by one-dimensional sums (F4)."""
