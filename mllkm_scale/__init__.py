@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mllkm_scale.base.lazy import lazy_names
-
-__version__ = "0.1.0"
+from mllkm_scale.base.version import __version__
 
 __all__ = [
     "Dataset",
@@ -20,9 +19,11 @@ __all__ = [
     "MLLKMClassifierCV",
     "Model",
     "PathResult",
+    "PredictSummary",
     "TrainResult",
     "__version__",
     "load_model",
+    "predict_file",
     "train",
     "train_path",
 ]
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mllkm_scale.estimators.cross_validation import MLLKMClassifierCV
     from mllkm_scale.model import Model, load_model
     from mllkm_scale.path import PathResult, train_path
+    from mllkm_scale.prediction import PredictSummary, predict_file
     from mllkm_scale.training import TrainResult, train
 
 _HOMES = {
@@ -41,8 +43,10 @@ _HOMES = {
     "MLLKMClassifierCV": "mllkm_scale.estimators.cross_validation",
     "Model": "mllkm_scale.model",
     "PathResult": "mllkm_scale.path",
+    "PredictSummary": "mllkm_scale.prediction",
     "TrainResult": "mllkm_scale.training",
     "load_model": "mllkm_scale.model",
+    "predict_file": "mllkm_scale.prediction",
     "train": "mllkm_scale.training",
     "train_path": "mllkm_scale.path",
 }

@@ -16,6 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
 
@@ -104,10 +105,8 @@ def _switch(value: Any) -> bool:
 
 
 def _progress(value: Any) -> str:
-    from mllkm_scale.run.progress.choose import MODES
-
-    if value not in MODES:
-        raise ParameterError(f"{value!r} is none of {', '.join(MODES)}")
+    if value not in PROGRESS_MODES:
+        raise ParameterError(f"{value!r} is none of {', '.join(PROGRESS_MODES)}")
     return str(value)
 
 

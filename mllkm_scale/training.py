@@ -16,7 +16,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import Plan, make_plan
-from mllkm_scale.report.finalize import Finalizer
+from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
 from mllkm_scale.run.progress.choose import PlainProgress, broadcast
@@ -88,7 +88,7 @@ def train(
     settings = resolve(preset, **params)
     with ExitStack() as stack:
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Finalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
+        finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         folder = None
@@ -102,7 +102,7 @@ def train(
         listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, ending)
+        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, finalizer)
         if client is not None:
             run_path = None if folder is None else folder.path
             training.executor = stack.enter_context(

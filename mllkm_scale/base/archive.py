@@ -26,8 +26,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from mllkm_scale import __version__
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.version import __version__
 from mllkm_scale.base.whole_files import cannot_write, whole_file
 from mllkm_scale.errors import MLLKMError, ParameterError
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mllkm_scale.learn.epoch import Epoch
-
-__all__ = ["Advice", "Epoch", "Event", "Finished", "Listener", "Notice", "Phase", "Round", "StreamEnded", "Streamed"]
+__all__ = [
+    "PROGRESS_MODES",
+    "Advice",
+    "Epoch",
+    "Event",
+    "Finished",
+    "Listener",
+    "Notice",
+    "Phase",
+    "Round",
+    "StreamEnded",
+    "Streamed",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,20 @@ class Advice(Notice):
     """A notice of what is very likely not meant, with the remedy; the estimator makes a warning of it."""
 
     about: str  # "data", "memory" or "end"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch of the descent that learns kernels has ended."""
+
+    number: int
+    n_epochs: int
+    loss: float  # mean over the rows of the hinge, each before its step
+    within: float  # share of rows that were within the margin of some class
+    held_error: float | None  # share of the held-out rows that are predicted wrongly
+    rows_per_s: float
+    elapsed_s: float
+    left_s: float
 
 
 @dataclass(frozen=True)
@@ -122,6 +146,9 @@ class StreamEnded:
     budget_bytes: int
     elapsed_s: float
 
+
+PROGRESS_MODES = ("auto", "plain", "json", "quiet")
+"""How events can be shown."""
 
 Event = Phase | Notice | Epoch | Round | Finished | Streamed | StreamEnded
 

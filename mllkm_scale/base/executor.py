@@ -12,16 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.errors import ClusterError
-
-if TYPE_CHECKING:
-    from mllkm_scale.data.dataset import Dataset
 
 __all__ = ["Executor", "Held", "Pass", "PlainArrays", "Shareable", "Shared", "Tally", "ThreadExecutor", "Work"]
 
@@ -105,7 +102,7 @@ class Executor(Protocol):
     def share(self, slot: str, value: Value) -> Shared[Value]:
         """Make a value known to all; a member keeps the last value of each slot."""
 
-    def place(self, dataset: Dataset) -> Dataset:
+    def place(self, dataset: Any) -> Any:
         """The data set where every member can read it."""
 
     def start(self, work: Work[Result], n_units: int) -> Pass[Result]: ...
@@ -156,7 +153,7 @@ class ThreadExecutor:
     def share(self, slot: str, value: Value) -> Held[Value]:
         return Held(value)
 
-    def place(self, dataset: Dataset) -> Dataset:
+    def place(self, dataset: Any) -> Any:
         return dataset
 
     def start(self, work: Work[Result], n_units: int) -> ThreadPass[Result]:

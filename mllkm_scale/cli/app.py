@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mllkm_scale import __version__
+from mllkm_scale.base.version import __version__
 from mllkm_scale.cli.commands.choose import choose
 from mllkm_scale.cli.commands.completion import completion
 from mllkm_scale.cli.commands.config import config

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import psutil
 
-from mllkm_scale import __version__
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.cluster.memory_limit import memory_limit
 from mllkm_scale.errors import ClusterError, ParameterError
 

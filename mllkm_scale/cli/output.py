@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.base.wording import clock
 from mllkm_scale.run.folder import MODEL
-from mllkm_scale.run.progress.choose import MODES
 
 __all__ = [
     "bar",
@@ -54,7 +54,7 @@ jobs_option = click.option(
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there already.")
 progress_option = click.option(
     "--progress",
-    type=click.Choice(MODES),
+    type=click.Choice(PROGRESS_MODES),
     callback=_as_configured("progress"),
     help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.  [default: auto]",
 )

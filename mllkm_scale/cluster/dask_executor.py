@@ -20,7 +20,7 @@ __all__ = ["dask_executor"]
 def dask_executor(
     client: Client, run_dir: Path | None, scratch_dir: Path | None, **settings: Any
 ) -> Iterator[DaskExecutor]:
-    """The executor, once there is a worker; `settings` are those of `DaskExecutor`. Its folder is removed at the end."""
+    """The executor once a worker is there, with the settings of `DaskExecutor`; its folder is removed at the end."""
     with exchange_folder(run_dir, scratch_dir) as folder:
         executor = DaskExecutor(client, folder, **settings)
         executor.wait_for_workers()

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from distributed import Client, Future, KilledWorker
 
-from mllkm_scale import __version__
 from mllkm_scale.base.executor import Shareable, Tally, Work
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.cluster.exchange import Exchange, SharedFile
 from mllkm_scale.cluster.pace import Pace
 from mllkm_scale.cluster.task import Done, do_range
@@ -263,8 +263,8 @@ class DaskPass(Generic[Result]):
             paused = f", {self.executor.n_paused} of them paused for lack of memory" if self.executor.n_paused else ""
             raise ClusterError(
                 f"{self.work.describe(self.ranges[i])}: no result for {self.executor.timeout_s:g} s;"
-                f" {len(self.executor.threads)} workers are at the scheduler {self.executor.address}{paused}: start workers, or"
-                " give a longer worker_timeout, and resume"
+                f" {len(self.executor.threads)} workers are at the scheduler {self.executor.address}{paused}:"
+                " start workers, or give a longer worker_timeout, and resume"
             )
 
     def _failure(self, i: int, error: Exception) -> ClusterError:

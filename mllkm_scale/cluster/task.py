@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mllkm_scale import __version__
 from mllkm_scale.base.allocator import keep_memory
 from mllkm_scale.base.executor import Work
 from mllkm_scale.base.memory import peak_bytes
 from mllkm_scale.base.threads import one_blas_thread
+from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ClusterError
 
 __all__ = ["Done", "do_range"]

@@ -8,8 +8,8 @@ import re
 
 import numpy as np
 
-from mllkm_scale import __version__
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.c_code import functions
 from mllkm_scale.export.c_text import c_comment, c_string, c_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mllkm_scale import __version__
+from mllkm_scale.base.version import __version__
 from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.model.files import model_checksum

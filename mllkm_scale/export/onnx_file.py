@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale import __version__
+from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.forms import PRECISIONS, FormName, PrecisionName, find_tables
 from mllkm_scale.export.layout import machine_layout, table_layout

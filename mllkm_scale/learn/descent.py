@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Epoch
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
 from mllkm_scale.learn.batches import Batches, Place
 from mllkm_scale.learn.dropout import Dropout
-from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine

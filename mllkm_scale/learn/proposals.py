@@ -14,13 +14,13 @@ from typing import Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Epoch
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
 from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, DescentState, first_machine
-from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.machine import LearnedMachine
 from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
 

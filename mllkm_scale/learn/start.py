@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Epoch
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import list_scales
-from mllkm_scale.learn.epoch import Epoch
 from mllkm_scale.learn.proposals import Learned
 
 __all__ = ["LearnedStart", "folded", "start_of"]

@@ -6,19 +6,16 @@ from mllkm_scale.model.files import load_model, model_checksum, save_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.model.serving.server import Server
-from mllkm_scale.prediction import PredictSummary, predict_file
 
 __all__ = [
     "Description",
     "Evaluation",
     "Model",
     "ModelRecord",
-    "PredictSummary",
     "Server",
     "describe",
     "evaluate",
     "load_model",
     "model_checksum",
-    "predict_file",
     "save_model",
 ]

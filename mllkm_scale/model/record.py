@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale import __version__
+from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
 
 __all__ = ["ModelRecord"]

@@ -62,7 +62,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Probing:
-    """What all probes have in common: dask workers of the executor do those that are worth it, or a thread of `beside`."""
+    """What all probes have in common: dask workers do those that are worth it, or a thread of `beside`."""
 
     family: Family
     gammas: Array

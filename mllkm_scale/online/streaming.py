@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from mllkm_scale import __version__
 from mllkm_scale.base.events import Listener, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.base.memory import peak_bytes, rss_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model.evaluation import Evaluation
@@ -21,7 +21,7 @@ from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
-from mllkm_scale.report.finalize import Finalizer
+from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 
@@ -57,11 +57,11 @@ class Streaming:
         should_stop: Callable[[], bool] | None,
         waiting: Callable[[], AbstractContextManager[None]],
         checkpoint_s: float,
-        ending: Finalizer,
+        finalizer: ReportFinalizer,
     ) -> None:
         self.learner, self.samples, self.listener, self.folder = learner, samples, listener, folder
         self.should_stop, self.waiting, self.checkpoint_s = should_stop, waiting, checkpoint_s
-        self.ending = ending
+        self.finalizer = finalizer
         self.history: list[Streamed] = []
         self.started_s = self.saved_s = time.perf_counter()
         self.told_s, self.warned = -math.inf, False
@@ -86,7 +86,7 @@ class Streaming:
         """Refuse a budget that is too small before anything is learned, or lost of what the folder holds."""
         n_classes = 2 if self.learner.classes is None else len(self.learner.classes)
         self.learner.plan(n_features, n_classes)
-        self.ending.require_width(n_features)
+        self.finalizer.require_width(n_features)
         if self.folder is not None:
             self.folder.clear()
         self.plan(n_features, n_classes)
@@ -225,14 +225,14 @@ class Streaming:
                     "name": self.samples.name,
                     "features": model.n_features_in,
                     "feature_names": self.samples.feature_names,
-                    "image_shape": self.ending.image_shape,
+                    "image_shape": self.finalizer.image_shape,
                 },
                 "parameters": dict(model.certificate.params) | vars(learner.online),
                 "plan": self.plan(model.n_features_in, len(model.classes)),
                 "result": vars(ended),
             }
             self.folder.write_json("run.json", record)
-        evaluation = self.ending.measure(model, self.folder, self.listener, learner.params.n_jobs)
-        self.ending.draw(model, self.folder, self.listener)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, learner.params.n_jobs)
+        self.finalizer.draw(model, self.folder, self.listener)
         self.listener(ended)
         return StreamResult(model, tuple(self.history), ended, evaluation)

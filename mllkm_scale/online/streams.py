@@ -20,7 +20,7 @@ from mllkm_scale.online.params import stream_params
 from mllkm_scale.online.sources.samples import Samples
 from mllkm_scale.online.streaming import Streaming, StreamResult
 from mllkm_scale.online.workers import enlisted_for
-from mllkm_scale.report.finalize import Finalizer
+from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checkpoint import checkpoint_seed
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.progress.choose import PlainProgress, broadcast
@@ -115,8 +115,8 @@ def stream(
         tell = broadcast(listener, own, None if folder is None else folder.record)
         learner = OnlineLearner(settings, online, classes, like=like, held_bytes=held_bytes)
         stack.callback(learner.close)
-        ending = Finalizer.of_stream(test, image_shape, report if folder is not None else False)
-        streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s, ending)
+        finalizer = ReportFinalizer.of_stream(test, image_shape, report if folder is not None else False)
+        streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s, finalizer)
         where = None if folder is None else folder.path
         stack.enter_context(enlisted_for(learner, client, where, lambda text: tell(Notice(text))))
         return streaming.run(resume)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from mllkm_scale import __version__
 from mllkm_scale.base.access import writing
+from mllkm_scale.base.version import __version__
 from mllkm_scale.path.folder import PATH, read_path
 from mllkm_scale.path.picture import path_picture
 from mllkm_scale.path.points import PathPoint

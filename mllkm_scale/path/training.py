@@ -36,7 +36,7 @@ from mllkm_scale.path.limits import parse_limits
 from mllkm_scale.path.points import PathPoint, best_point, knee_point
 from mllkm_scale.path.values import PathValues, path_values
 from mllkm_scale.plan.training import Plan, make_plan
-from mllkm_scale.report.finalize import Finalizer
+from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.choose import PlainProgress, broadcast
@@ -137,14 +137,14 @@ def train_path(
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
         plan = make_plan(dataset, settings, held_bytes)
-        ending = Finalizer.checked(dataset, validation, image_shape, report if run_dir is not None else False)
+        finalizer = ReportFinalizer.checked(dataset, validation, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         own = PlainProgress() if settings.verbose else None
         tell = broadcast(listener, own)
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, ending)
+        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer)
         if client is not None:
             where = None if folder is None else folder.path
             path.executor = stack.enter_context(dask_executor(client, where, settings, plan, path.poll, path.listener))
@@ -163,10 +163,10 @@ class PathTraining:
         listener: Listener,
         folder: PathFolder | None,
         should_stop: Callable[[], bool] | None,
-        ending: Finalizer,
+        finalizer: ReportFinalizer,
     ) -> None:
         self.values, self.params, self.plan, self.threads = values, params, plan, threads
-        self.shown, self.folder, self.should_stop, self.ending = listener, folder, should_stop, ending
+        self.shown, self.folder, self.should_stop, self.finalizer = listener, folder, should_stop, finalizer
         self.listener = broadcast(listener, None if folder is None else folder.log)
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.points: list[PathPoint] = []
@@ -185,8 +185,8 @@ class PathTraining:
                     parameter=self.values.parameter,
                     values=values,
                     seed=problem.seed,
-                    data=self.ending.data_record(dataset),
-                    validation=None if self.ending.test is None else self.ending.test.name,
+                    data=self.finalizer.data_record(dataset),
+                    validation=None if self.finalizer.test is None else self.finalizer.test.name,
                 )
             start = COLD
             for value in values:
@@ -197,7 +197,7 @@ class PathTraining:
 
     def settle(self, dataset: Dataset) -> None:
         """Let settings compete that the parameters leave open; a path over C is over that of the winner."""
-        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.ending)
+        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
         training.executor = self.executor
         training.settle(dataset, resume=False)
         self.params = training.params
@@ -207,7 +207,7 @@ class PathTraining:
         self.params = replace(self.params, finish="mkl")
         if self.values.parameter == "C":
             return problem
-        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.ending)
+        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
         training.executor = self.executor
         C = training.choose(problem, dataset).C
         self.params = replace(self.params, C=C)
@@ -253,7 +253,7 @@ class PathTraining:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.ending)
+            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer)
             training.executor, training.start = self.executor, start
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started
@@ -268,7 +268,7 @@ class PathTraining:
             gap=model.certificate.gap,
             status=result.status,
             elapsed_s=elapsed_s,
-            **costs_of(model, self.ending.test or dataset),
+            **costs_of(model, self.finalizer.test or dataset),
         )
 
     def poll(self) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mllkm_scale import __version__
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent, seconds
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.model.describe import Description, describe

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mllkm_scale.model.evaluation import Evaluation
     from mllkm_scale.model.model import Model
 
-__all__ = ["Finalizer", "require_test_rows"]
+__all__ = ["ReportFinalizer", "require_test_rows"]
 
 
 @dataclass(frozen=True)
-class Finalizer:
+class ReportFinalizer:
     """What is to be done with a model: rows to measure it on, whether to report, and the shape of images."""
 
     test: Dataset | None = None

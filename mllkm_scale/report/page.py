@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale import __version__
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.data.image_shape import ImageShape, require_image_shape
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.model.model import Model

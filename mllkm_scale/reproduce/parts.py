@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale import __version__
 from mllkm_scale.base.access import writing
+from mllkm_scale.base.version import __version__
 from mllkm_scale.base.whole_files import write_whole
 
 __all__ = ["Parts"]

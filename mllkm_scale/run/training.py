@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mllkm_scale import __version__
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.memory import peak_bytes
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.labels import encode_labels
@@ -33,11 +33,11 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders, is_settled
 from mllkm_scale.plan.training import Plan
-from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
+from mllkm_scale.run.finalizer import Finalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
@@ -100,10 +100,10 @@ class Training:
         listener: Listener,
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
-        ending: Finalizer,
+        finalizer: Finalizer,
     ) -> None:
         self.params, self.plan, self.threads, self.folder = params, plan, threads, folder
-        self.listener, self.should_stop, self.ending = listener, should_stop, ending
+        self.listener, self.should_stop, self.finalizer = listener, should_stop, finalizer
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.start = COLD
         self.worker_peak_bytes = 0
@@ -393,8 +393,8 @@ class Training:
         if self.folder is not None:
             model.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
-        evaluation = self.ending.measure(model, self.folder, self.listener, self.params.n_jobs)
-        self.ending.draw(model, self.folder, self.listener)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs)
+        self.finalizer.draw(model, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)
         self.listener(finished)
@@ -404,7 +404,7 @@ class Training:
         """What run.json holds, of a training that begins or of one that has ended."""
         return {
             "version": __version__,
-            "data": self.ending.data_record(dataset),
+            "data": self.finalizer.data_record(dataset),
             "parameters": plain_params(self.params),
             "C": None if model is None else model.certificate.params["C"],
             "local_bias": None if model is None else model.family.local_bias,

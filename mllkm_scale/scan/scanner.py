@@ -1,4 +1,4 @@
-"""The scan of a grid of kernels by an executor: the best candidates, and a bound on q over the open set or a share of it.
+"""The scan of a grid of kernels by an executor: the best candidates, and a bound on q over all or a share of it.
 
 The bound over the whole open set is what the certificate needs (F5). In single precision the best candidates are
 evaluated again in double precision, and the bound on the rest is raised by more than the products can be off.

@@ -91,7 +91,8 @@ def predict(
       mllkm predict run new.h5 --out predictions.h5 --workers 4
       tail -n +2 -f log.csv | mllkm predict run - --out - --no-header
     """
-    from mllkm_scale.model import load_model, predict_file
+    from mllkm_scale.model import load_model
+    from mllkm_scale.prediction import predict_file
 
     spec = cluster_spec(context)
     machine = load_model(model_path(model))

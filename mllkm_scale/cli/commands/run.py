@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.training_run import TrainingRun, open_data
 from mllkm_scale.config import configured
 from mllkm_scale.errors import JobFileError
-from mllkm_scale.run.progress.choose import MODES
 
 if TYPE_CHECKING:
     from mllkm_scale.run.job import Job
@@ -26,7 +26,7 @@ __all__ = ["run"]
 @click.option("--dry-run", is_flag=True, help="Check the job and its data, and print the plan; nothing is written.")
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint; begin if there is none yet.")
 @click.option("--overwrite", is_flag=True, help="Replace the training that the run folder holds.")
-@click.option("--progress", type=click.Choice(MODES), help="As in mllkm train; wins over the job file.")
+@click.option("--progress", type=click.Choice(PROGRESS_MODES), help="As in mllkm train; wins over the job file.")
 @cluster_options
 @report_option
 @debug_option

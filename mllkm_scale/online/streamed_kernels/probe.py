@@ -1,7 +1,7 @@
 """The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by an executor.
 
-A unit is a fixed number of kernels, whoever prices it; the bits are the same. An executor of workers costs messages, and
-files that each worker reads: what this process would have done before they are through, it does itself (`pays`).
+A unit is a fixed number of kernels, whoever prices it; the bits are the same. Workers cost messages, and files
+that each worker reads: what this process would have done before they are through, it does itself (`pays`).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
@@ -20,7 +21,6 @@ from mllkm_scale.params import GAMMA_NAMES, checked
 from mllkm_scale.run.job.cluster import ClusterSpec
 from mllkm_scale.run.job.tables import TABLES, about_key, did_you_mean, read_value
 from mllkm_scale.run.job.text import JobText
-from mllkm_scale.run.progress.choose import MODES
 
 __all__ = ["Job", "load_job"]
 
@@ -167,8 +167,8 @@ def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
             read_image_shape(value)
         case "memory":
             parse_bytes(value)
-        case "progress" if value not in MODES:
-            raise ParameterError(f"progress={value!r} is not known: choose one of {', '.join(MODES)}")
+        case "progress" if value not in PROGRESS_MODES:
+            raise ParameterError(f"progress={value!r} is not known: choose one of {', '.join(PROGRESS_MODES)}")
         case "gammas" if value not in GAMMA_NAMES:
             gammas = (value,) if isinstance(value, float) else tuple(value)
             if isinstance(value, str) or not gammas or not all(0 < gamma < math.inf for gamma in gammas):

@@ -7,13 +7,12 @@ import sys
 from typing import TextIO
 
 from mllkm_scale.base.as_json import jsonable
+from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.run.progress.lines import JsonLines, PlainProgress
 from mllkm_scale.run.progress.listeners import Progress, Quiet, broadcast
 
-__all__ = ["MODES", "JsonLines", "PlainProgress", "Progress", "Quiet", "broadcast", "choose_listener", "jsonable"]
-
-MODES = ("auto", "plain", "json", "quiet")
+__all__ = ["JsonLines", "PlainProgress", "Progress", "Quiet", "broadcast", "choose_listener", "jsonable"]
 
 
 def choose_listener(mode: str = "auto", stream: TextIO | None = None, *, tol: float | None = None) -> Progress:
@@ -34,8 +33,8 @@ def choose_listener(mode: str = "auto", stream: TextIO | None = None, *, tol: fl
     ...     listener(Notice("waiting for workers"))
     waiting for workers
     """
-    if mode not in MODES:
-        raise ParameterError(f"progress={mode!r} is not known: choose one of {', '.join(MODES)}")
+    if mode not in PROGRESS_MODES:
+        raise ParameterError(f"progress={mode!r} is not known: choose one of {', '.join(PROGRESS_MODES)}")
     if mode == "quiet":
         return Quiet()
     if mode == "json":
