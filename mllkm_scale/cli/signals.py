@@ -64,10 +64,10 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         if not state.requested:
             state.signal_name = signal.Signals(number).name
             state.requested = True
-            if state.waits:
-                raise KeyboardInterrupt
             if notify is not None:
                 notify(state.signal_name)
+            if state.waits:
+                raise KeyboardInterrupt
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 
