@@ -1,10 +1,11 @@
-# make setup | demo | test | docs | lint | format | bench
+# make setup | demo | test | test-all | test-oldest | coverage | docs | lint | format | bench
 PYTHON ?= python3
 VENV := .venv
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test docs lint format bench clean
+.PHONY: setup demo test test-all test-oldest coverage docs lint format bench clean
 
 setup: $(STAMP)
 
@@ -20,6 +21,21 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest --numprocesses=2
+
+# With the tests that take long.
+test-all: setup lint
+	$(BIN)/python -m pytest --numprocesses=2 --slow
+
+# On the lowest versions that pyproject.toml allows.
+test-oldest:
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(OLDEST)/bin/python jobs/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --group test --editable . --constraint $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pytest --numprocesses=2
+
+coverage: setup
+	$(BIN)/python -m pytest --numprocesses=2 --cov=mllkm_scale --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 # The tests build the site too, in the same way.
 docs: setup
@@ -63,4 +79,4 @@ bench: setup
 	$(BIN)/python jobs/bench/soak.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,6 +40,21 @@ CLUSTERS = {"cli", "cluster", "faults"}  # folders whose tests start processes a
 EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--slow` runs the tests that take long, too."""
+    parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `--slow`, leave out what is marked slow, and say so."""
+    if config.getoption("--slow"):
+        return
+    left_out = pytest.mark.skip(reason="slow: run it with --slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(left_out)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of several test processes, one takes a whole file, for its fixtures; and one all that starts clusters."""
