@@ -27,7 +27,7 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.gram.blocks import Block, make_block
 from mllkm_scale.kernels.grid import KernelGrid
-from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.mkl.certificate import Certificate, dual_value
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.mkl.state import Machine
@@ -205,7 +205,7 @@ class PaperMKL:
             violators = self.violators(state, q)
             report = Certificate(
                 primal=svm.objective.primal,
-                dual=float(state.duals.sum() - 0.5 * q.max()),
+                dual=dual_value(float(state.duals.sum()), float(q.max())),
                 n_active=len(state.active),
                 n_support=int(state.duals.any(axis=1).sum()),
                 n_working=self.signs.size,

@@ -1,14 +1,52 @@
-"""What is proved after a round of the outer loop, and what the round saw on the way."""
+"""P and D: what a machine and what duals prove of the optimum (F5, F15), and the certificate of a round.
+
+    D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
+
+with w_m = beta_m v_m and q_m = |v_m|^2, so that |w_m| = beta_m sqrt(q_m). Any P goes with any D, wherever
+they were seen.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from mllkm_scale.base.arrays import Array
-from mllkm_scale.mkl.restricted import Objective
+import numpy as np
 
-__all__ = ["Certificate", "Proof", "proof_of"]
+from mllkm_scale.base.arrays import Array
+
+__all__ = ["Certificate", "Objective", "Proof", "dual_value", "primal_value", "proof_of"]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A primal and a dual value: primal >= optimum >= dual."""
+
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """Relative duality gap (P - D) / P."""
+        return (self.primal - self.dual) / self.primal if self.primal != 0 else 0.0
+
+
+def primal_value(weights: Array, forms: Array, loss: float) -> float:
+    """P of kernels with these weights and forms q, whose loss C sum hinge is known.
+
+    >>> primal_value(np.array([0.5, 0.5]), np.array([4.0, 16.0]), 1.0)
+    5.5
+    """
+    return 0.5 * float(weights @ np.sqrt(np.maximum(forms, 0.0))) ** 2 + loss
+
+
+def dual_value(total: float, largest: float) -> float:
+    """D of duals with this sum, and this largest q over all kernels.
+
+    >>> dual_value(3.0, 4.0)
+    1.0
+    """
+    return total - 0.5 * largest
 
 
 @dataclass(frozen=True)
@@ -19,14 +57,18 @@ class Proof:
     duals: Array
 
 
-def proof_of(duals: Array, largest: float, share: float = 1.0) -> Proof:
-    """What duals prove whose largest q is known, once they are shortened to the best multiple of at most `share`.
+def proof_of(duals: Array, largest: float) -> Proof:
+    """What duals prove whose largest q is known, once they are shortened to the best multiple of them.
 
-    t sum alpha - t^2 / 2 max q is largest at t = sum alpha / max q (F15).
+    t sum alpha - t^2 / 2 max q is largest at t = sum alpha / max q, or at 1 if that is less (F15).
+
+    >>> proof_of(np.full((2, 1), 2.0), 8.0)
+    Proof(dual=1.0, duals=array([[1.],
+           [1.]]))
     """
     total = float(duals.sum())
-    t = min(share, total / largest) if largest > 0 else share
-    return Proof(t * total - 0.5 * t**2 * largest, duals if t == 1.0 else t * duals)
+    t = min(1.0, total / largest) if largest > 0 else 1.0
+    return Proof(dual_value(t * total, t**2 * largest), duals if t == 1.0 else t * duals)
 
 
 @dataclass(frozen=True)

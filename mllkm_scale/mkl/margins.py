@@ -1,8 +1,9 @@
-"""The pass over all samples: f of every row for the machine of a round, chunk by chunk."""
+"""The primal pass: f of every sample for the machine of a round, chunk by chunk, and P, which follows from it (F5)."""
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +13,14 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor, PlainArrays, Shared
-from mllkm_scale.kernels.grid import Family, RowSource
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import Predictors
+from mllkm_scale.mkl.certificate import primal_value
 
-__all__ = ["Coefficients", "DecisionWork", "decide_all"]
+__all__ = ["Coefficients", "DecisionWork", "PrimalPass", "decide_all", "primal_pass"]
 
 _making = threading.Lock()
 
@@ -86,3 +90,38 @@ def decide_all(
         return np.concatenate(list(executor.start(work, -(-data.n_rows // data.chunk_rows))))
     finally:
         shared.drop()
+
+
+@dataclass(frozen=True)
+class PrimalPass:
+    """What a machine is worth on all samples: P, its margins, and the forms of the active kernels."""
+
+    support: Rows  # of the samples with a nonzero dual in some class
+    signed_duals: Array  # a = alpha y of these samples (n_sv, K)
+    margins: Array  # y f(x) of all samples (n, K)
+    primal: float  # P
+    active_forms: Array  # q of the active kernels
+    threshold: float  # the largest q among the kernels with a weight: what an open kernel must exceed to violate
+    seconds: float = 0.0
+
+
+def primal_pass(
+    grid: KernelGrid,
+    data: RowSource,
+    signs: Array,
+    machine: tuple[Array, Array],
+    support: tuple[Rows, Array],
+    C: float,
+    executor: Executor,
+    threads: Threads,
+) -> PrimalPass:
+    """The pass over all samples for a machine: ids of its kernels and their weights, its support and signed duals."""
+    started = time.perf_counter()
+    active, weights = grid.take(machine[0]), machine[1]
+    forms = active.quadratic_forms(*support, threads)
+    weighted = weights > 0
+    used, their_weights = active.take(weighted), weights[weighted]
+    margins = signs * decide_all(grid.family, data, used, *used.coefficients(*support, their_weights), executor)
+    primal = primal_value(weights, forms, C * float(np.maximum(0.0, 1.0 - margins).sum()))
+    threshold = float(forms[weighted].max(initial=0.0))
+    return PrimalPass(*support, margins, primal, forms, threshold, time.perf_counter() - started)

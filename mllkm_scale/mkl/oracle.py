@@ -10,7 +10,7 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
-from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.certificate import Objective, dual_value, primal_value
 from mllkm_scale.solver.svm import SVM, EpochLimits
 
 __all__ = ["Evaluation", "Oracle"]
@@ -50,8 +50,8 @@ class Evaluation:
     def objective(self) -> Objective:
         """P and D of the restricted problem."""
         hinge = sum(float(np.maximum(0.0, 1.0 - margins).sum()) for margins in self.margins)
-        primal = 0.5 * float(self.weights @ np.sqrt(self.forms)) ** 2 + self.C * hinge
-        return Objective(primal, self.total - 0.5 * float(self.forms.max()))
+        primal = primal_value(self.weights, self.forms, self.C * hinge)
+        return Objective(primal, dual_value(self.total, float(self.forms.max())))
 
 
 class Oracle:

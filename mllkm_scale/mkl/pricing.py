@@ -1,4 +1,4 @@
-"""Pricing: which open kernels violate their constraint for the duals of a round, and the bound D that follows.
+"""The dual pass: which open kernels violate their constraint for the duals of a round, and the D that follows (F5).
 
 Where scanning would be the larger part of a round, a share of the open set is scanned that takes as long as solving,
 another one in every round (partial pricing); and with `overlap` it is scanned beside the solving of the next round:
@@ -9,53 +9,40 @@ one, or that has nothing left to insert, scans all kernels with its own duals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.picked_rows import Rows, pick
-from mllkm_scale.mkl.certificate import Proof, proof_of
+from mllkm_scale.mkl.certificate import Objective, Proof, proof_of
+from mllkm_scale.mkl.margins import PrimalPass
 from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.scan.scanner import ALL, Scan, Scanner, ScanResult, Share
 from mllkm_scale.scan.work import scan_flops
 
-__all__ = ["Priced", "Pricing", "Seen"]
+__all__ = ["DualPass", "Pricing", "RoundScans"]
 
 
-_MOST_SHARES = 16  # into which the open set is cut
-_LEAST_ANCHORS = 2000  # of a share
 _BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
 _RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a round sees of its solution when it looks at all samples and at the active kernels."""
-
-    support: Rows  # of the samples with a nonzero dual in some class
-    signed_duals: Array  # a = alpha y of these samples (n_sv, K)
-    margins: Array  # y f(x) of all samples (n, K)
-    primal: float  # P over all samples
-    stage_primal: float  # and over those in play, with their box
-    active_forms: Array  # q of the active kernels
-    threshold: float  # the largest q among the kernels with a weight: what an open kernel must exceed to violate
-
-
-@dataclass(frozen=True)
-class Priced:
+class DualPass:
     """Candidates with their q for the duals of the round, best first; and what scans prove."""
 
     ids: Array
     values: Array
-    proof: Proof | None  # of a scan of all kernels
+    proof: Proof | None  # the best one of the scans of all kernels
     likely_dual: float  # D if no kernel violates more than those that were scanned
-    stage_dual: float  # likewise of the problem with the samples in play and their box
-    priced: bool  # found by a scan for these duals
-    scanned: bool  # of all kernels: the bound rests on it, too
-    scan_s: float = 0.0
+    priced: bool  # the candidates are of a scan for these duals
+    complete: bool  # of all kernels: the proof is of these duals
+    seconds: float = 0.0
     n_scanned: int = 0
 
 
@@ -80,15 +67,18 @@ class Pricing:
         rows = np.flatnonzero(duals.any(axis=1))
         return pick(self.data, rows, self.scanner.support_bytes), duals[rows] * self.signs[rows]
 
-    def begin_scan(self, state: State, share: Share = ALL) -> Scan:
-        """A scan of all kernels, or of a share, for the duals of this state."""
-        return self.scanner.start(lambda: self.support_of(state.duals), self.n_candidates, share)
+    def begin_scan(self, duals: Array, share: Share = ALL) -> Scan:
+        """A scan of all kernels, or of a share, for these duals."""
+        return self.scanner.start(lambda: self.support_of(duals), self.n_candidates, share)
 
     def share(self, state: State) -> Share:
-        """The blocks of anchors that a round scans, unless it could be the last one; others in the next round."""
+        """The blocks of anchors that a round scans, unless it could be the last one; others in the next round.
+
+        A scan of them takes as long as solving, and has at least as many anchors as candidates are kept.
+        """
         if self.settings.pricing == "full":
             return ALL
-        most = min(_MOST_SHARES, self.grid.anchors.n_rows // _LEAST_ANCHORS)
+        most = self.grid.anchors.n_rows // self.n_candidates
         wanted = max(_BUDGET_SHARES * state.over_budget, self.scan_flops(state) / max(1.0, self.solve_flops(state)))
         step = int(max(1.0, min(most, wanted)))
         return Share(state.round % step, step)
@@ -105,46 +95,11 @@ class Pricing:
         anchors, sizes = self.grid.anchors, (len(self.grid.gammas), self.grid.anchors.n_features)
         return anchors.n_rows * scan_flops(self.grid.family, *sizes, n_support, n_duals)
 
-    def price(
-        self, state: State, solved: State, seen: Seen, lagging: ScanResult | None, own: ScanResult | None
-    ) -> Priced:
-        """Candidates for the duals of this round, of its own scan and of those before.
-
-        Of all kernels, if need be: in the last stage, if the gap could be small enough, or nothing is left to insert.
-        """
-        scans = [scan for scan in (lagging, own) if scan is not None]
-        ids, values, more = self.candidates(state, solved, seen, scans)
-        active = float(seen.active_forms.max())
-        if own is None or not own.complete:
-            largest = max(active, own.maximum if own is not None else float(values.max(initial=0.0)))
-            likely, stage_dual = _proof(solved, largest).dual, proof_of(solved.duals, largest).dual
-            if (more and not self.enough(state, seen, likely)) or not solved.last_stage:
-                before = _proof(state, lagging.maximum) if lagging is not None and lagging.complete else None
-                return Priced(ids, values, before, likely, stage_dual, own is not None, False, *_effort(scans))
-            own = self.begin_scan(solved).result()
-            scans.append(own)
-            ids, values, _ = self.candidates(state, solved, seen, scans)
-        largest = max(active, own.maximum)
-        proof, stage_dual = _proof(solved, largest), proof_of(solved.duals, largest).dual
-        return Priced(ids, values, proof, proof.dual, stage_dual, True, True, *_effort(scans))
-
-    def enough(self, state: State, seen: Seen, dual: float) -> bool:
-        """Whether the gap would be as small as it should be."""
-        primal = min(state.best_primal, seen.primal)
-        return primal - max(state.bound, dual) <= self.settings.tol * abs(primal)
-
-    def candidates(
-        self, state: State, solved: State, seen: Seen, scans: Sequence[ScanResult]
-    ) -> tuple[Array, Array, bool]:
-        """Kernels that scans have found, this round's or earlier ones, with their q for the duals of this one.
-
-        And whether some that are not active violate their constraint.
-        """
-        ids = np.unique(np.concatenate([state.pool, *(scan.ids for scan in scans)]))
-        values = self.grid.take(ids).quadratic_forms(seen.support, seen.signed_duals, self.scanner.threads)
+    def candidates(self, pool: Array, primal: PrimalPass) -> tuple[Array, Array]:
+        """The best of these kernels for the duals of the round, with their q."""
+        values = self.grid.take(pool).quadratic_forms(primal.support, primal.signed_duals, self.scanner.threads)
         best = np.argsort(-values, kind="stable")[: self.n_candidates]
-        ids, values = ids[best], values[best]
-        return ids, values, bool(((values > seen.threshold) & ~np.isin(ids, solved.active)).any())
+        return pool[best], values[best]
 
     def active_forms(self, state: State) -> Array:
         """q of the active kernels for the duals of a state."""
@@ -152,7 +107,8 @@ class Pricing:
 
     def prove(self, state: State) -> Proof:
         """What the duals of a state prove, by a scan of all kernels."""
-        return _proof(state, max(self.begin_scan(state).result().maximum, float(self.active_forms(state).max())))
+        scanned = self.begin_scan(state.duals).result().maximum
+        return proof_of(state.duals, max(scanned, float(self.active_forms(state).max())))
 
     def proof_of_margins(self, margins: Array) -> Proof:
         """The best D of duals that margins (n, K) of some machine give, by a full scan.
@@ -171,15 +127,69 @@ class Pricing:
             best = max(best, proof_of(duals, largest), key=lambda proof: proof.dual)
         if not best.duals.any():
             return Proof(0.0, best.duals)
-        largest = self.scanner.start(lambda: self.support_of(best.duals), self.n_candidates).result().maximum
-        return proof_of(best.duals, largest)
+        return proof_of(best.duals, self.begin_scan(best.duals).result().maximum)
 
 
-def _proof(state: State, largest: float) -> Proof:
-    """What the duals of a state prove for all samples, given their largest q."""
-    return proof_of(state.duals, largest, state.in_play / len(state.duals))
+class RoundScans:
+    """The scans of one round, and the only place that decides which they are.
 
+    beside      with the duals of the round before, while this one solves: where they were not scanned for
+    own         with the duals of this round: where a scan of a share takes no longer than solving
+    to the end  likewise of all kernels: where the gap could be small enough, or no candidate violates any more
 
-def _effort(scans: list[ScanResult]) -> tuple[float, int]:
-    """Seconds and kernels of scans."""
-    return sum(scan.seconds for scan in scans), sum(scan.n_kernels for scan in scans)
+    What has begun is ended when the round is left, however it is left.
+    """
+
+    def __init__(self, pricing: Pricing, state: State) -> None:
+        self.pricing, self.before = pricing, state.duals
+        self._open = ExitStack()
+        self._beside = None if state.priced else self._begin(state.duals, pricing.share(state))
+        self._own: Scan | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def beside(self) -> ScanResult | None:
+        """What was found with the duals of the round before."""
+        return None if self._beside is None else self._beside.result()
+
+    def begin_own(self, solved: State) -> None:
+        """Let workers scan for the duals of this round while the samples are passed over."""
+        if self.pricing.scans_at_once(solved):
+            self._own = self._begin(solved.duals, self.pricing.share(solved))
+
+    def dual_pass(self, solved: State, primal: PrimalPass) -> DualPass:
+        """Candidates for the duals of this round, of its own scans and of those before, and what is proved."""
+        pricing = self.pricing
+        beside, own = self.beside(), None if self._own is None else self._own.result()
+        scans = [scan for scan in (beside, own) if scan is not None]
+        found = np.unique(np.concatenate([solved.pool, *(scan.ids for scan in scans)]))
+        ids, values = pricing.candidates(found, primal)
+        active = float(primal.active_forms.max())
+        likely = proof_of(solved.duals, max(active, float(values.max(initial=0.0)) if own is None else own.maximum))
+        violate = bool(((values > primal.threshold) & ~np.isin(ids, solved.active)).any())
+        if (own is None or not own.complete) and (self._near(solved, primal, likely) or not violate):
+            own = self._begin(solved.duals, ALL).result()
+            scans.append(own)
+            ids, values = pricing.candidates(np.union1d(found, own.ids), primal)
+            likely = proof_of(solved.duals, max(active, own.maximum))
+        complete = own is not None and own.complete
+        proofs = [likely] if complete else []
+        if beside is not None and beside.complete:
+            proofs.append(proof_of(self.before, beside.maximum))
+        proof = max(proofs, key=lambda proof: proof.dual, default=None)
+        seconds, n_kernels = sum(scan.seconds for scan in scans), sum(scan.n_kernels for scan in scans)
+        return DualPass(ids, values, proof, likely.dual, own is not None, complete, seconds, n_kernels)
+
+    def _near(self, solved: State, primal: PrimalPass, likely: Proof) -> bool:
+        """Whether the gap would be small enough, if no kernel violates more than those that were scanned."""
+        best = Objective(min(solved.best_primal, primal.primal), max(solved.bound, likely.dual))
+        return best.gap <= self.pricing.settings.tol
+
+    def _begin(self, duals: Array, share: Share) -> Scan:
+        scan = self.pricing.begin_scan(duals, share)
+        self._open.callback(scan.close)
+        return scan

@@ -18,21 +18,9 @@ from numpy.typing import DTypeLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block
+from mllkm_scale.mkl.certificate import Objective, dual_value, primal_value
 
 __all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors"]
-
-
-@dataclass(frozen=True)
-class Objective:
-    """Primal and dual value at a pair (alpha, beta): primal >= optimum >= dual."""
-
-    primal: float
-    dual: float
-
-    @property
-    def gap(self) -> float:
-        """Relative duality gap (P - D) / P."""
-        return (self.primal - self.dual) / self.primal if self.primal != 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -147,8 +135,8 @@ class RestrictedProblem:
         by C hinge + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of the samples held.
         """
         hinge = self.C * np.maximum(0.0, 1.0 - self.responses(V, weights)).sum()
+        total, largest = float(duals.sum()), float(q.max())
         if self.held is None:
-            primal = 0.5 * (weights @ np.sqrt(np.maximum(q, 0.0))) ** 2 + hinge
-            return Objective(float(primal), float(duals.sum() - 0.5 * q.max()))
+            return Objective(primal_value(weights, q, float(hinge)), dual_value(total, largest))
         primal = hinge + 0.5 * weights @ (self.forms(duals) - self.held_forms) + self.held.total
-        return Objective(float(primal), float(duals.sum() + self.held.total - 0.5 * q.max()))
+        return Objective(float(primal), dual_value(total + self.held.total, largest))

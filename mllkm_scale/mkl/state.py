@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.mkl.restricted import Objective
+from mllkm_scale.mkl.certificate import Objective, Proof
 
 __all__ = ["Machine", "Settings", "State"]
 
 
-_TIGHTEST = 1e-8  # inner tolerance
+_TIGHTEST = 1e-8  # inner tolerance: the interior point is sensible down to 1e-7
+_PROGRESS = 0.01  # of P - D, by which it falls
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,6 @@ class Settings:
     first_samples: int = 200  # working samples of a class in the first round
     margin: float = 3.0  # samples with y f(x) beyond it leave the working set; from 1.4 on many come back
     witnesses: int = 500  # support vectors on which the responses of candidates are compared, for up to four classes
-    spare: float = 0.3  # kernels of zero weight that stay, for each one with a weight
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
     max_kernels: int | None = None  # with a weight, after every round
@@ -62,21 +62,19 @@ class State:
     active: Array  # ids of the active kernels (s,)
     weights: Array  # (s,)
     working: Array  # (n, K) bool: the working samples of each class
-    stage: int  # samples in play, of which these are some
-    duals: Array  # (n, K), from 0 to C n / in_play, of the machine
-    in_play: int  # samples that were in play when they were found
+    duals: Array  # (n, K), from 0 to C, of the machine
     inner_tol: float  # relative gap to which the next round solves the restricted problem
     pool: Array  # ids of the candidates that the last scan has found
     priced: bool  # whether that scan was one for these duals
     scanned: bool  # and one of all kernels
     left: Array  # ids of the kernels that have left: those that come back stay
-    proof: Array  # (n, K), from 0 to C for all samples, whose value is the bound
+    proof: Array  # (n, K), from 0 to C, whose value is the bound
     best_active: Array  # ids of the kernels of the machine with the least P so far
     best_weights: Array
     best_duals: Array  # (n, K)
     bound: float = 0.0  # the largest D proved so far: duals of zero prove this one
     best_primal: float = np.inf
-    idle: int = 0  # rounds in which the gap has not fallen
+    idle: int = 0  # rounds without progress
     over_budget: bool = False  # whether more kernels than allowed had a weight, and only the heaviest were kept
 
     @property
@@ -94,6 +92,23 @@ class State:
         """Nothing is left to insert, and rounding forbids a more exact solution."""
         return self.inner_tol < _TIGHTEST
 
-    @property
-    def last_stage(self) -> bool:
-        return self.in_play == len(self.duals)
+    def improved(self, primal: float, proof: Proof | None) -> State:
+        """This machine is the best one if its P is the least so far, and these duals if their D is the largest (F15).
+
+        It counts as progress if P - D falls by a hundredth.
+        """
+        before = self.best_primal - self.bound
+        state = self
+        if primal < self.best_primal:
+            used = self.weights > 0
+            state = replace(
+                state,
+                best_primal=primal,
+                best_active=self.active[used],
+                best_weights=self.weights[used],
+                best_duals=self.duals,
+            )
+        if proof is not None and proof.dual > self.bound:
+            state = replace(state, bound=proof.dual, proof=proof.duals)
+        progress = state.best_primal - state.bound < (1.0 - _PROGRESS) * before
+        return replace(state, idle=0 if progress else state.idle + 1)

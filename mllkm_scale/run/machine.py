@@ -93,6 +93,12 @@ def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:
 def state_from_arrays(kind: type[Any], arrays: Mapping[str, Array], prefix: str) -> Any:
     """The state that `state_arrays` was called on, bit for bit."""
     values = {}
+    names = {f"{prefix}{spec.name}" for spec in dataclasses.fields(kind)}
+    if others := sorted(name for name in arrays if name.startswith(prefix) and name not in names):
+        raise CheckpointError(
+            f"the checkpoint has an array {others[0]!r}, which this version does not know: go on with the version"
+            " that has written it, or train anew with --overwrite"
+        )
     for spec in dataclasses.fields(kind):
         name = f"{prefix}{spec.name}"
         if name not in arrays and spec.default is not dataclasses.MISSING:

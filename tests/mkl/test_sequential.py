@@ -95,7 +95,7 @@ def test_scans_lag_where_they_are_the_larger_part(real_data):
 @pytest.mark.parametrize("overlap", ["auto", "always", "never"])
 def test_pricing_by_shares_proves_the_same_optimum(real_data, overlap, monkeypatch):
     """Many anchors and few samples: rounds scan shares of them, and the last one all."""
-    monkeypatch.setattr("mllkm_scale.mkl.pricing._LEAST_ANCHORS", 100)
+    monkeypatch.setattr("mllkm_scale.mkl.state.Settings.n_candidates", lambda self, n_classes: 100)
     X, y = real_data("digits")
     data = Dataset.from_arrays(X[:200], y[:200] > 4)
     setting = {"anchors": np.tile(X, (2, 1)), "tol": 1e-3, "n_jobs": 1, "overlap": overlap}
@@ -111,7 +111,7 @@ def test_pricing_by_shares_proves_the_same_optimum(real_data, overlap, monkeypat
 
 
 def test_a_training_that_prices_by_shares_resumes_to_the_same_bits(tmp_path, real_data, monkeypatch):
-    monkeypatch.setattr("mllkm_scale.mkl.pricing._LEAST_ANCHORS", 100)
+    monkeypatch.setattr("mllkm_scale.mkl.state.Settings.n_candidates", lambda self, n_classes: 100)
     X, y = real_data("digits")
     data, setting = Dataset.from_arrays(X[:200], y[:200] > 4), {"anchors": np.tile(X, (2, 1)), "n_jobs": 1}
     train(data, run_dir=tmp_path / "whole", **setting)

@@ -48,6 +48,7 @@ import numpy as np
 from mllkm_scale import Dataset
 from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.kernels.grid import Family, KernelGrid
+from mllkm_scale.mkl.pricing import RoundScans
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.base.memory import peak_bytes
@@ -62,26 +63,28 @@ with h5py.File(path, "w") as file:
         stored[start : start + 10_000] = rng.normal(size=(10_000, d))
 signs = np.where(rng.uniform(size=(n, 1)) < 0.5, 1.0, -1.0)
 
-def look_and_scan(n_duals):
+def pass_and_scan(n_duals):
     duals = np.zeros((n, 1))
     duals[:: n // n_duals] = 1.0
     ids = np.arange(5)
     blank = machine.start()
-    state = replace(blank, active=ids, weights=np.full(5, 0.2), working=duals > 0, duals=duals, in_play=n)
-    seen = machine.look(state)
-    priced = machine.pricing.price(state, state, seen, None, machine.pricing.begin_scan(state).result())
-    machine.insert_kernels(state, seen, priced)
-    return len(seen.support)
+    state = replace(blank, active=ids, weights=np.full(5, 0.2), working=duals > 0, duals=duals, priced=True)
+    primal = machine.primal_pass(state)
+    with RoundScans(machine.pricing, state) as scans:
+        scans.begin_own(state)
+        dual = scans.dual_pass(state, primal)
+    machine.renewal.insert_kernels(state, primal, dual)
+    return len(primal.support)
 
 with one_blas_thread(), Dataset.open(path, y=None) as data:
     n_anchors = 8 if componentwise else 64  # component-wise ones take long; bumps of 64 for all samples are 154 MB
     anchors = Dataset.from_arrays(data.part(0, n_anchors))
     grid = KernelGrid(Family("gaussian", componentwise), anchors, np.array([0.005]), np.ones((n_anchors, 1)))
     scanner = Scanner(grid, support_bytes=16_000_000, scratch_dir=folder)
-    machine = SequentialMKL(data, signs, grid, scanner, ThreadExecutor(), None, Settings())
-    look_and_scan(30_000)
+    machine = SequentialMKL(data, signs, grid, scanner, ThreadExecutor(), None, Settings(pricing="full", overlap="never"))
+    pass_and_scan(30_000)
     before = peak_bytes()
-    count = look_and_scan(n)
+    count = pass_and_scan(n)
 print(json.dumps([peak_bytes() - before, count]))
 """
 

@@ -7,7 +7,10 @@ import pytest
 
 from mllkm_scale.base.archive import write_archive
 from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
+from mllkm_scale.mkl.starts import cold_start
+from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.run.checkpoint import KIND, VERSION, load_checkpoint, save_checkpoint
+from mllkm_scale.run.machine import state_arrays, state_from_arrays
 
 ARRAYS = {"duals": np.linspace(0, 1, 7), "active": np.array([3, 1, 2]), "working": np.eye(3, dtype=bool)}
 
@@ -72,3 +75,14 @@ def test_the_entries_of_every_checkpoint_are_taken(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScratchError, match="absent"):
         save_checkpoint(tmp_path / "absent" / "c.npz", fingerprint="abc", round=1, header={}, arrays={})
+
+
+def test_a_state_of_another_version_is_refused_with_the_remedy() -> None:
+    """One whose duals were of a part of the samples, say, would be read as if they were of all."""
+    state = cold_start(np.array([[1.0], [-1.0]]), Settings())
+    arrays = state_arrays(state, "machine0_")
+    assert state_from_arrays(State, arrays, "machine0_").inner_tol == state.inner_tol
+    with pytest.raises(CheckpointError, match=r"machine0_in_play.*--overwrite"):
+        state_from_arrays(State, arrays | {"machine0_in_play": np.asarray(2)}, "machine0_")
+    with pytest.raises(CheckpointError, match=r"no array 'machine0_left'.*--overwrite"):
+        state_from_arrays(State, {name: a for name, a in arrays.items() if name != "machine0_left"}, "machine0_")
