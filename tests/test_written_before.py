@@ -1,7 +1,7 @@
 """Files that an earlier version has written: models predict as they did, and run folders are read or refused.
 
-`written_before/` was written by version 0.1.0 from scikit-learn's iris, with the parameters that its run.json files hold;
-NAME.npy are the decision values of NAME.mllkm there and then. The run in `run` was interrupted after its first round.
+Version 0.1.0 wrote the folder `written_before` from scikit-learn's iris, with the parameters that the run.json files
+hold. NAME.npy holds the decision values of NAME.mllkm. The run in `run` was interrupted after its first round.
 """
 
 from __future__ import annotations
