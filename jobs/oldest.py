@@ -1,6 +1,6 @@
 """The lowest versions that pyproject.toml allows, as constraints for pip: `make test-oldest` installs exactly these.
 
-    python jobs/oldest.py > constraints.txt
+python jobs/oldest.py > constraints.txt
 """
 
 from __future__ import annotations
