@@ -24,6 +24,7 @@ from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.inference.row_file import PIPE, RowFile
 from mllkm_scale.model.inference.targets import STANDARD_OUTPUT, PredictionTarget, prediction_target
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.names import Columns, match_dataset
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -33,7 +34,10 @@ __all__ = ["Evaluation", "PredictSummary", "evaluate", "predict_file"]
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """What a prediction wrote; `counts` says how often each class was predicted."""
+    """What a prediction wrote; `counts` says how often each class was predicted.
+
+    `by_name` says whether columns were matched by name, and `ignored` are those that are no features of the model.
+    """
 
     source: Path
     target: Path
@@ -43,6 +47,8 @@ class PredictSummary:
     scores: bool
     model_checksum: str
     size_bytes: int
+    ignored: tuple[str, ...] = ()
+    by_name: bool = False
 
 
 def predict_file(
@@ -54,6 +60,7 @@ def predict_file(
     x: str | None = None,
     label_column: str | int | None = None,
     header: bool | None = None,
+    by_position: bool = False,
     scores: bool = False,
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -64,6 +71,9 @@ def predict_file(
 
     An HDF5 target holds the data set ``prediction``; its attributes ``classes`` and ``model_checksum`` say which model
     made it. A CSV target has the column ``prediction``. Memory is bounded by a block of the source, of about 4 MB.
+
+    Where the source and the model have names of features, columns are matched by name, in any order, and other columns
+    are left out: a label, for example. What has no names is taken by position.
 
     Parameters
     ----------
@@ -82,6 +92,8 @@ def predict_file(
         CSV, TSV and Parquet: name or position of a column that is no feature and is left out; none by default.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
+    by_position : bool
+        Take columns by position though they have names.
     scores : bool
         Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``, of which two classes
         have one, positive for the second.
@@ -100,7 +112,8 @@ def predict_file(
     ClusterError
         If the workers or their scheduler are lost.
     DataError
-        If the source cannot be read or does not fit the model; row or line, and column are named.
+        If the source cannot be read or does not fit the model; row or line, and column are named. Features that are
+        missing are listed, with columns whose names are near theirs.
     ParameterError
         If the target exists, is the source, or has a name of no known format; or an option does not fit the source.
     ScratchError
@@ -119,7 +132,7 @@ def predict_file(
     >>> labels, summary.counts
     (['prediction', '1', '2'], (1, 1))
     """
-    rows = RowFile.of(_path(source), format, x, label_column, header)
+    rows = RowFile.of(_path(source), format, x, label_column, header, by_position)
     goal = _path(target)
     if str(goal) != STANDARD_OUTPUT and goal.exists() and rows.path.exists() and goal.samefile(rows.path):
         raise ParameterError(f"{goal} is the file to be predicted: choose another name for the target")
@@ -129,13 +142,15 @@ def predict_file(
     with prediction_target(goal, overwrite=overwrite) as writer:
         passing = _Passing(model, writer, scores, n_jobs)
         if rows.is_dataset:
-            with rows.dataset() as dataset:
+            with rows.dataset() as opened:
+                dataset, columns = (opened, None) if by_position else match_dataset(model.features, opened)
+                passing.matched(columns)
                 model.require_features(dataset.n_features, dataset.name)
                 writer.describe(model.classes, checksum, scores)
                 passing.dataset(dataset, tell, client, goal.parent)
         else:
             writer.describe(model.classes, checksum, scores)
-            rows.walk(model.n_features_in, passing.take, tell)
+            rows.walk(model.features, passing.take, tell, passing.matched)
     return PredictSummary(
         source=rows.path,
         target=goal,
@@ -145,6 +160,8 @@ def predict_file(
         scores=scores,
         model_checksum=checksum,
         size_bytes=writer.size_bytes,
+        ignored=() if passing.columns is None else passing.columns.ignored,
+        by_name=passing.columns is not None,
     )
 
 
@@ -159,6 +176,11 @@ class _Passing:
         self.counts = np.zeros(len(model.classes), dtype=np.int64)
         self._model, self._writer, self._scores, self._n_jobs = model, writer, scores, n_jobs
         self._evaluate = decide if scores else label_codes
+        self.columns: Columns | None = None
+
+    def matched(self, columns: Columns | None) -> None:
+        """Note which columns are the features, where that was told by names."""
+        self.columns = columns
 
     def take(self, rows: Rows) -> None:
         """Predict rows, and write what comes out."""

@@ -18,6 +18,7 @@ from mllkm_scale.run.folder import MODEL
 
 __all__ = [
     "bar",
+    "columns_ignored",
     "jobs_option",
     "json_option",
     "model_path",
@@ -71,6 +72,13 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def model_path(path: Path) -> Path:
     """The model file of a run folder, or the path as it is."""
     return path / MODEL if path.is_dir() else path
+
+
+def columns_ignored(where: str, ignored: tuple[str, ...]) -> str:
+    """The line that says which columns of a table are no features of a model."""
+    from mllkm_scale.model.names import ignored_columns
+
+    return ignored_columns(where, ignored)
 
 
 @contextmanager

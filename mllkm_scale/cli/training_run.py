@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from mllkm_scale.training import TrainResult
 
 __all__ = [
+    "TEST_SETS",
     "TrainingRun",
+    "has_test_sets",
     "held_out_of",
     "holds_training",
     "open_data",
@@ -208,14 +210,18 @@ def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[
 def held_out_of(data: Path) -> Dataset | None:
     """The test set of the same file, if it has one."""
     from mllkm_scale.data import Dataset
+
+    return Dataset.open(data, *TEST_SETS) if has_test_sets(data) else None
+
+
+def has_test_sets(data: Path) -> bool:
+    """Whether a file or a zarr group holds rows that are to be tested on."""
     from mllkm_scale.data.hdf5_source import open_hdf5
 
     if data.is_dir():
-        there = all((data / name).is_dir() for name in TEST_SETS)
-    else:
-        with open_hdf5(data.absolute()) as file:
-            there = all(name in file for name in TEST_SETS)
-    return Dataset.open(data, *TEST_SETS) if there else None
+        return all((data / name).is_dir() for name in TEST_SETS)
+    with open_hdf5(data.absolute()) as file:
+        return all(name in file for name in TEST_SETS)
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:

@@ -249,6 +249,11 @@ class Dataset:
         self._names = other._names
         return self
 
+    def named(self, names: Sequence[str]) -> Self:
+        """This data set with these names of its features."""
+        self._names = partial(_given_names, tuple(names))
+        return self
+
     def remove_on_close(self, remove: Callable[[], object]) -> None:
         """Call `remove` when this data set, but no copy of it, is closed."""
         self._remove = remove

@@ -19,6 +19,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import ONLINE
 from mllkm_scale.online.params import OnlineParams
@@ -294,6 +295,7 @@ class MLLKMClassifier(DecidesByModel):
             learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
+        learner.feature_names = unique_names(getattr(self, "feature_names_in_", None))
         with enlisted_for(learner, current_client()):
             learner.learn(rows, labels)
         for name in _OF_FIT:

@@ -81,7 +81,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             return X
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(labels)
-        return Dataset.from_arrays(rows, labels)
+        return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
 
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs

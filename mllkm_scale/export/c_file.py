@@ -192,4 +192,12 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
         f"machine     {model.n_kernels} {kind} {layout.map} kernels, by {by}",
         f"training    {_training(model.certificate)}",
         f"checksum    {model_checksum(model)} of the model",
+        *_feature_names(model),
     ]
+
+
+def _feature_names(model: Model) -> list[str]:
+    """The order of x by name, as strings of C, which hold no line break and nothing but ASCII."""
+    if model.feature_names is None:
+        return []
+    return ["", "x by its names:", *(f"  x[{i}]  {c_string(name)}" for i, name in enumerate(model.feature_names))]

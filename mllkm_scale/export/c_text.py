@@ -44,6 +44,6 @@ def c_string(text: str) -> str:
 
 
 def c_comment(lines: list[str]) -> str:
-    """A comment of these lines; what would end it early is taken apart."""
+    """A comment of these lines; what would end it early, or look as if another began in it, is taken apart."""
     body = "\n".join(f" * {line}".rstrip() for line in lines)
-    return "/*\n" + body.replace("*/", "* /") + "\n */\n"
+    return "/*\n" + body.replace("*/", "* /").replace("/*", "/ *") + "\n */\n"

@@ -50,6 +50,7 @@ def describe_export(
         "classes": model.classes.tolist(),
         "class_type": _TYPES[model.classes.dtype.kind],
         "n_features_in": model.n_features_in,
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
         "n_features": int(model.anchors.shape[1]),
         "n_kernels": model.n_kernels,
         "n_scores": model.n_machines,

@@ -170,6 +170,7 @@ def _facts(model: Model, summary: ExportSummary) -> dict[str, str]:
         "form": summary.form,
         "form_deviation": repr(summary.deviation),
         "classes": json.dumps(model.classes.tolist()),
+        "feature_names": json.dumps(model.feature_names),
         "gap": repr(record.gap),
         "primal": repr(record.primal),
         "dual": repr(record.dual),

@@ -59,7 +59,8 @@ class Description:
 
     `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what a thread
     that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h: by the
-    direct form, where there are `tables`; where there are none `no_tables` says why.
+    direct form, where there are `tables`; where there are none `no_tables` says why. `feature_names` are None where the
+    model knows its features by their order alone.
     """
 
     map: str
@@ -82,6 +83,7 @@ class Description:
     bumps: int
     tables: TableFacts | None
     no_tables: str
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def family(self) -> str:
@@ -142,6 +144,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         bumps=bumps,
         tables=_table_facts(model, _preparing_cost(model)),
         no_tables=model.form.reason,
+        feature_names=model.feature_names,
     )
 
 

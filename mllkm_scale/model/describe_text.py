@@ -20,7 +20,7 @@ LISTED = 10
 
 def facts_in_words(description: Description) -> dict[str, str]:
     """What a person asks first, by name."""
-    record = description.certificate
+    record, names = description.certificate, description.feature_names
     weights = "shared by the classes" if description.shared_weights else "one set a class"
     file, memory = description.file_bytes, format_bytes(description.memory_bytes)
     return {
@@ -28,6 +28,7 @@ def facts_in_words(description: Description) -> dict[str, str]:
         "kernels": f"{description.n_kernels} of {record.n_open} candidates, weights {weights}",
         **learned_facts(record),
         "features": f"{description.n_features_in} in, {description.n_features_out} as the kernels see them",
+        "names": "none: features are known by their order" if names is None else class_names(names),
         "classes": class_names(description.classes),
         "preprocessing": description.preprocessing,
         **proved_facts(record),

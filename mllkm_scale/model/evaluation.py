@@ -13,6 +13,7 @@ from mllkm_scale.errors import DataError
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.names import match_dataset
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -78,14 +79,17 @@ class Evaluation:
         }
 
 
-def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Evaluation:
+def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_jobs: int | None = None) -> Evaluation:
     """Predict a labelled data set chunk by chunk, and compare.
 
     Parameters
     ----------
     model : Model
     dataset : Dataset
-        With labels, each a class of the model; not all classes need occur.
+        With labels, each a class of the model; not all classes need occur. Columns are matched by name where both the
+        data set and the model have names.
+    by_position : bool
+        Take columns by position though they have names.
     n_jobs : int, optional
         Threads; -1 for one a core.
 
@@ -102,6 +106,8 @@ def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Ev
     >>> evaluate(model, Dataset.from_arrays(X, y)).confusion.tolist()
     [[2, 0], [0, 2]]
     """
+    if not by_position:
+        dataset, _ = match_dataset(model.features, dataset)
     model.require_features(dataset.n_features, dataset.name)
     truth = _codes(model.classes, dataset.labels(), dataset.label_name)
     c = len(model.classes)

@@ -18,9 +18,9 @@ from mllkm_scale.model.record import ModelRecord
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
 
 KIND = "mllkm-model"
-VERSION = 2
-"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; a model that
-needs none of them is written as version 1."""
+VERSION = 3
+"""The newest version that is read. Version 3 has names of features; version 2 has columns of features, quantiles or a
+mapped projection. A model is written as the oldest version that can hold it."""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
@@ -65,6 +65,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             family=Family(check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])),
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
+            feature_names=header.get("feature_names"),
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -85,7 +86,9 @@ def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
 
 
 def _version(model: Model) -> int:
-    return 1 if model.preprocessor.is_plain else VERSION
+    if model.feature_names is not None:
+        return VERSION
+    return 1 if model.preprocessor.is_plain else 2
 
 
 def _header(model: Model) -> dict[str, Any]:
@@ -94,4 +97,5 @@ def _header(model: Model) -> dict[str, Any]:
         "componentwise": bool(model.family.componentwise),
         "local_bias": float(model.family.local_bias),
     }
-    return {"family": family, "certificate": model.certificate.to_header()}
+    header: dict[str, Any] = {"family": family, "certificate": model.certificate.to_header()}
+    return header if model.feature_names is None else header | {"feature_names": list(model.feature_names)}

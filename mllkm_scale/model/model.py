@@ -22,6 +22,7 @@ from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.inference.blocks import BlockPlan, Rows, plan_blocks
 from mllkm_scale.model.inference.decision import decide, global_predictors
 from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
+from mllkm_scale.model.names import match_dataset
 from mllkm_scale.model.parts import ModelParts
 from mllkm_scale.model.tables.form import Form, additive_form
 from mllkm_scale.model.tables.shapes import shape_values
@@ -50,6 +51,9 @@ class Model(ModelParts):
     local_coef : array (K, s)
     preprocessor : Preprocessor
     certificate : ModelRecord
+    feature_names : tuple of str, optional
+        What the features are called. Rows that come with names are matched by them: data frames and data sets in any
+        order of their columns, of which others are left out. Rows without names are taken by position.
 
     Examples
     --------
@@ -168,16 +172,18 @@ class Model(ModelParts):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features_in)
+        X : array-like of shape (n, n_features_in), or data frame
+            The columns of a data frame are matched by name, if the model knows names.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
         Raises
         ------
         DataError
-            If X has another number of columns, or NaN or infinity, of which row and column are named.
+            If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
+            of which row and column are named.
         """
-        return decide(self, Rows.of(X), n_jobs)
+        return decide(self, Rows.of(self.features.of_table(X)), n_jobs)
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The label of every row, shape (n,), as `decision_function` decides.
@@ -185,17 +191,19 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
-        labels: Array = self.classes[label_codes(self, Rows.of(X), n_jobs)]
+        labels: Array = self.classes[label_codes(self, Rows.of(self.features.of_table(X)), n_jobs)]
         return labels
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
+        dataset, _ = match_dataset(self.features, dataset)
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
             yield start, decide(self, Rows(chunk, start, dataset.name), n_jobs)
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
+        dataset, _ = match_dataset(self.features, dataset)
         self.require_features(dataset.n_features, dataset.name)
         for start, chunk in dataset.chunks():
             yield start, self.classes[label_codes(self, Rows(chunk, start, dataset.name), n_jobs)]

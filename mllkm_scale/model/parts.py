@@ -15,6 +15,7 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.describe_text import one_line
+from mllkm_scale.model.names import Features, as_feature_names
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["ModelParts"]
@@ -34,6 +35,7 @@ class ModelParts:
     local_coef: Array
     preprocessor: Preprocessor
     certificate: ModelRecord
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _class_labels(self.classes))
@@ -43,6 +45,7 @@ class ModelParts:
             if values.dtype.kind not in "fiu":
                 raise ParameterError(f"{name} has type {values.dtype}: give real numbers")
             object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
+        object.__setattr__(self, "feature_names", as_feature_names(self.feature_names, self.n_features_in))
         self._require_agreement()
 
     @property
@@ -59,6 +62,11 @@ class ModelParts:
     def n_features_in(self) -> int:
         """Features of a row as it is given."""
         return self.preprocessor.n_features_in
+
+    @property
+    def features(self) -> Features:
+        """What columns of a table are matched with."""
+        return Features(self.n_features_in, self.feature_names)
 
     def codes(self, scores: Array) -> NDArray[np.int64]:
         """Position among the classes that each row of a decision function decides for."""

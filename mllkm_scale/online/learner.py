@@ -27,6 +27,7 @@ from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.names import Features, match_dataset
 from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import BLOCK, OnlineMachine, OnlineSettings
 from mllkm_scale.online.params import OnlineParams, require_online
@@ -91,6 +92,7 @@ class OnlineLearner:
         self.pending = Pending()
         self.prequential = Prequential()
         self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
+        self.feature_names: tuple[str, ...] | None = None  # of the samples, as the model will know them
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -164,11 +166,12 @@ class OnlineLearner:
     def model(self) -> Model:
         """The machine as it is now, ready to predict and to be saved; the state does not change."""
         setup, machine = self.finished()
-        return model_of(setup, machine.active, self.params, self.n_seen)
+        return model_of(setup, machine.active, self.params, self.n_seen, self.feature_names)
 
     def setup_from(self, X: Array, classes: Array) -> Setup:
         """What is fixed for good, from the data given for it or from these first samples."""
         like = Dataset.from_arrays(X, name="the first samples") if self.like is None else self.like
+        like, _ = match_dataset(Features(X.shape[1], self.feature_names), like)
         if like.n_features != X.shape[1]:
             raise DataError(
                 f"{like.name} has {like.n_features} features, but the samples that come have {X.shape[1]}: give samples"

@@ -22,7 +22,9 @@ ONLINE = "online"
 _SHAPES = tuple(name for name in SHARED if name not in ("memory_budget", "n_jobs", "worker_timeout", "max_kernels"))
 
 
-def model_of(setup: Setup, active: ActiveKernels, params: Params, n_seen: int) -> Model:
+def model_of(
+    setup: Setup, active: ActiveKernels, params: Params, n_seen: int, feature_names: tuple[str, ...] | None = None
+) -> Model:
     """A model of these kernels, with what is known of how it came about."""
     coef, local_coef = active.coefficients()
     record = ModelRecord(
@@ -47,6 +49,7 @@ def model_of(setup: Setup, active: ActiveKernels, params: Params, n_seen: int) -
         local_coef=local_coef,
         preprocessor=setup.preprocessor,
         certificate=record,
+        feature_names=feature_names,
     )
 
 

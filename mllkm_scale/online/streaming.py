@@ -16,6 +16,7 @@ from mllkm_scale.base.wording import percent
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.names import listed_names, unique_names
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
@@ -75,12 +76,25 @@ class Streaming:
         self.listener(Phase("stream", f"{self.samples.name}, from sample {self.n_before:,}"))
         chunks = self.samples.chunks(skip=self.n_before)
         while (chunk := self.next_of(chunks)) is not None:
+            self.name_features()
             if not self.learner.n_seen:
                 self.begin(chunk.X.shape[1])
             self.learn(chunk)
         if self.samples.remark:
             self.listener(Notice(self.samples.remark))
         return self.finish()
+
+    def name_features(self) -> None:
+        """The names of the samples are those of the model; a stream that goes on must have them in the same order."""
+        learner, names = self.learner, unique_names(getattr(self.samples, "feature_names", None))
+        if names is None or names == learner.feature_names:
+            return
+        if learner.feature_names is not None:
+            raise DataError(
+                f"{self.samples.name} has the columns {listed_names(names)}, but what was learned so far had"
+                f" {listed_names(learner.feature_names)}: give them in the same order"
+            )
+        learner.feature_names = names
 
     def begin(self, n_features: int) -> None:
         """Refuse a budget that is too small before anything is learned, or lost of what the folder holds."""
@@ -178,6 +192,7 @@ class Streaming:
         if self.folder is None or not self.learner.n_seen:
             return
         header, arrays = saved_state(self.learner)
+        header |= {"feature_names": self.learner.feature_names}
         header |= {"seed": int(self.learner.params.random_state or 0), "elapsed_s": self.elapsed_s()}
         save_checkpoint(
             self.folder.checkpoint,
@@ -195,6 +210,8 @@ class Streaming:
             raise ParameterError("resume=True needs the folder of the stream: give run_dir")
         header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner))
         restore(self.learner, header, arrays)
+        names = header.get("feature_names")
+        self.learner.feature_names = None if names is None else tuple(names)
         self.history = list(self.folder.streamed.cut(header["round"]))
         self.elapsed_before_s = header["elapsed_s"]
 
@@ -203,7 +220,7 @@ class Streaming:
         learner = self.learner
         self.checkpoint(with_model=False)
         setup, machine = learner.finished()
-        model = model_of(setup, machine.active, learner.params, learner.n_seen)
+        model = model_of(setup, machine.active, learner.params, learner.n_seen, learner.feature_names)
         ended = StreamEnded(
             status="ended",
             n_samples=learner.n_seen,

@@ -14,6 +14,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.image_shape import ImageShape, read_image_shape, require_image_shape
 from mllkm_scale.errors import DataError
+from mllkm_scale.model.names import Features, unique_names
 from mllkm_scale.run.folder import EVALUATION, RunFolder
 
 if TYPE_CHECKING:
@@ -105,7 +106,11 @@ class ReportFinalizer:
 def require_test_rows(dataset: Dataset, test: Dataset) -> None:
     """Refuse test rows that a model trained on `dataset` could not be measured on."""
     problem = None
-    if test.n_features != dataset.n_features:
+    try:
+        matched = Features(dataset.n_features, unique_names(dataset.feature_names)).match(test.feature_names, test.name)
+    except DataError as error:
+        raise DataError(f"{test.name} would be evaluated after the training: {error}") from None
+    if matched is None and test.n_features != dataset.n_features:
         problem = f"{test.n_features} features instead of {dataset.n_features}"
     elif unknown := set(np.unique(test.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
         problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"

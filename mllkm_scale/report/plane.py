@@ -107,4 +107,5 @@ def _on_plane(model: Model, plane: Plane) -> Model:
         anchors=np.column_stack([places, distance]),
         coef=np.concatenate([model.coef @ plane.directions.T, across[:, :, None]], axis=2),
         preprocessor=unprepared(3),
+        feature_names=None,
     )

@@ -89,6 +89,7 @@ def _model(
         local_coef=coefficients[1],
         preprocessor=problem.preprocessor,
         certificate=record,
+        feature_names=problem.feature_names,
     )
 
 

@@ -28,6 +28,7 @@ from mllkm_scale.learn.proposals import Keeper, learn_kernels
 from mllkm_scale.learn.record import LearnedRecord, record_of
 from mllkm_scale.learn.settings import learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedStart, folded, start_of
+from mllkm_scale.model.names import unique_names
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
 from mllkm_scale.plan.training import Plan
@@ -65,6 +66,7 @@ class Problem:
     fingerprint: str
     learned: LearnedStart | None = None
     learned_record: LearnedRecord | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def close(self) -> None:
         self.data.close()
@@ -103,6 +105,7 @@ def build_problem(
     classes, codes = encode_labels(dataset.labels())
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
+    names = unique_names(dataset.feature_names)
     dataset = executor.place(dataset.unlabelled())
     preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
@@ -167,7 +170,7 @@ def build_problem(
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
     fingerprint = _fingerprint(params, data, signs, seed, count)
-    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record)
+    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:

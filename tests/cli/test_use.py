@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from click.testing import Result
+from sklearn.datasets import load_iris
 
 Run = Callable[..., Result]
 HELD_OUT = ["--x", "X_test", "--y", "y_test"]
@@ -83,3 +84,53 @@ def test_data_that_does_not_fit_the_model_is_refused(mllkm: Run, model: Path, tm
     result = mllkm("evaluate", model, tmp_path / "d.h5")
     assert result.exit_code == 3
     assert "d.h5:X" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def iris(tmp_path_factory: pytest.TempPathFactory, mllkm: Run) -> Path:
+    """A folder with a model of named features, the table that it was trained on, and the same in another order."""
+    folder = tmp_path_factory.mktemp("named")
+    frame = load_iris(as_frame=True).frame.sample(frac=1.0, random_state=0)
+    frame["target"] = np.array(["setosa", "versicolor", "virginica"])[frame["target"]]
+    frame.to_csv(folder / "train.csv", index=False)
+    frame[frame.columns[::-1]].to_csv(folder / "reversed.csv", index=False)
+    frame.drop(columns="target").to_csv(folder / "features.csv", index=False)
+    assert mllkm("convert", folder / "train.csv", folder / "train.h5", "--hold-out", "0.3").exit_code == 0
+    words = ["--anchors", "all", "--jobs", "1", "--progress", "quiet"]
+    result = mllkm("train", folder / "train.h5", "--out", folder / "run", *words)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_a_table_in_another_order_gets_the_same_labels(mllkm: Run, iris: Path) -> None:
+    plain = mllkm("predict", iris / "run", iris / "features.csv", "--out", "-", "--scores")
+    assert plain.stderr == ""
+    turned = mllkm("predict", iris / "run", iris / "reversed.csv", "--out", "-", "--scores")
+    assert turned.stdout == plain.stdout
+    assert turned.stderr == "reversed.csv: 1 column is ignored, which is no feature of the model: 'target'\n"
+
+
+def test_a_table_that_lacks_a_feature_is_refused(mllkm: Run, iris: Path, tmp_path: Path) -> None:
+    text = (iris / "features.csv").read_text().replace("petal width (cm)", "petal_width")
+    (tmp_path / "new.csv").write_text(text)
+    result = mllkm("predict", iris / "run", tmp_path / "new.csv", "--out", tmp_path / "out.csv")
+    assert result.exit_code != 0
+    assert "lacks 1 of the 4 features of the model: 'petal width (cm)' (is it 'petal_width'?)" in result.stderr
+    assert not (tmp_path / "out.csv").exists()
+    taken = mllkm("predict", iris / "run", tmp_path / "new.csv", "--by-position", "--out", "-")
+    assert taken.stdout == mllkm("predict", iris / "run", iris / "features.csv", "--out", "-").stdout
+
+
+def test_evaluate_scores_the_rows_that_were_held_out(mllkm: Run, iris: Path) -> None:
+    held_out = json.loads(mllkm("evaluate", iris / "run", iris / "train.h5", "--json").stdout)
+    assert (held_out["data"], held_out["n"]) == ("train.h5:X_test", 45)
+    training = json.loads(mllkm("evaluate", iris / "run", iris / "train.h5", "--x", "X", "--json").stdout)
+    assert (training["data"], training["n"]) == ("train.h5:X", 105)
+    assert held_out == json.loads(mllkm("evaluate", iris / "run", iris / "train.h5", "--y", "y_test", "--json").stdout)
+
+
+def test_names_are_shown_and_exported(mllkm: Run, iris: Path, tmp_path: Path) -> None:
+    assert "sepal length (cm), sepal width (cm)" in mllkm("inspect", iris / "run").stdout
+    names = json.loads(mllkm("inspect", iris / "run", "--json").stdout)["feature_names"]
+    assert mllkm("export", iris / "run", "--out", tmp_path / "m.npz").exit_code == 0
+    assert json.loads((tmp_path / "m.json").read_text())["feature_names"] == names

@@ -257,6 +257,20 @@ def test_labels_of_any_text_are_class_names(tiny_case: Fixture, tmp_path: Path, 
     assert shown.split("\n") == ["", *names, "", ""]
 
 
+def test_names_of_features_are_a_comment_whatever_they_hold(tiny_case: Fixture, tmp_path: Path, gcc: str) -> None:
+    hostile = ["*/ int broken;", "/* again", "line\nbreak \\", "a */* b", "tri ??/", "漢é", '"', "*/" * 3]
+    d = tiny_case.model.n_features_in
+    names = (hostile + [f"plain {number}" for number in range(d)])[:d]
+    export_c(replace(tiny_case.model, feature_names=names), tmp_path / "model.h")
+    comment = (tmp_path / "model.h").read_text("ascii").split(" */\n")[0]
+    assert '  x[0]  "* / int broken;"' in comment
+    assert all(f"  x[{number}]  " in comment for number in range(d))
+    source = tmp_path / "main.c"
+    source.write_text('#include "model.h"\nint main(void) { return mllkm_class_name(0) == 0; }\n')
+    flags = ["-std=c99", "-trigraphs", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([gcc, *flags, source, "-o", tmp_path / "main", "-lm"], check=True, timeout=120)
+
+
 def test_a_larger_deviation_makes_smaller_tables(
     digits: Fixture, machine: Fixture, plain_case: Fixture, tmp_path: Path, compile_header: Fixture
 ) -> None:

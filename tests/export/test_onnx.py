@@ -212,6 +212,10 @@ def test_the_file_says_what_it_holds(plain_case: Fixture, tmp_path: Path) -> Non
     assert float(facts["gap"]) == model.certificate.gap
     assert json.loads(facts["classes"]) == ["even", "odd"]
     assert facts["family"] == "gaussian, global"
+    assert json.loads(facts["feature_names"]) is None
+    names = [f"pixel {number}" for number in range(63)] + ['quo"te, é']
+    named = session_of(replace(model, feature_names=names), tmp_path / "named.onnx")
+    assert json.loads(named.get_modelmeta().custom_metadata_map["feature_names"]) == names
     assert session.get_inputs()[0].shape == ["rows", 64]
     file = onnx.load(tmp_path / "m.onnx")
     assert [(opset.domain, opset.version) for opset in file.opset_import] == [("", 13)]

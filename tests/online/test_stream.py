@@ -346,3 +346,30 @@ def test_quantiles_are_those_of_the_warm_up_and_auto_is_standard(samples, digits
     expected = Preprocessor.fit(Dataset.from_arrays(digits[0][:150]), like)
     np.testing.assert_array_equal(prepared.transform(digits[0]), expected.transform(digits[0]))
     assert prepared.n_features_out == (columns or expected.n_features_out)
+
+
+def test_the_model_of_a_stream_knows_the_names_of_its_columns(tmp_path, digits):
+    X, y = digits[0][:400, 10:14], digits[1][:400] % 2
+    lines = [",".join([*map(str, row), str(label)]) for row, label in zip(X.tolist(), y.tolist(), strict=True)]
+    settings = {"warm_up": 150, "gammas": [0.05], "n_jobs": 1, "report": False}
+    (tmp_path / "a.csv").write_text("\n".join(["p,q,r,s,kind", *lines[:300]]) + "\n")
+    with closing(open_samples(tmp_path / "a.csv")) as found:
+        result = stream(found, run_dir=tmp_path / "run", **settings)
+    assert result.model.feature_names == ("p", "q", "r", "s")
+    (tmp_path / "a.csv").write_text("\n".join(["q,p,r,s,kind", *lines]) + "\n")
+    with closing(open_samples(tmp_path / "a.csv")) as found, pytest.raises(DataError, match="give them in the same"):
+        stream(found, run_dir=tmp_path / "run", resume=True, **settings)
+    (tmp_path / "a.csv").write_text("\n".join(["p,q,r,s,kind", *lines]) + "\n")
+    with closing(open_samples(tmp_path / "a.csv")) as found:
+        assert stream(found, run_dir=tmp_path / "run", resume=True, **settings).model.feature_names[0] == "p"
+
+
+def test_samples_to_prepare_from_are_matched_by_name(digits):
+    X, y = digits[0][:400, 10:14] * [1, 10, 100, 1000], digits[1][:400] % 2
+    data, names = {}, ["p", "q", "r", "s"]
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        like = Dataset.from_arrays(X[:, order], feature_names=[names[at] for at in order])
+        source = DatasetSamples(Dataset.from_arrays(X, y, feature_names=names))
+        data[tuple(order)] = stream(source, like=like, warm_up=150, gammas=[0.05], n_jobs=1).model
+    one, other = data.values()
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(X))

@@ -25,31 +25,52 @@ MISTAKES = 10
 @click.command(short_help="Measure a model on labelled data.")
 @wants_model
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
-@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
+@click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
+@click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
 @jobs_option
 @json_option
 @debug_option
-def evaluate(model: Path, data: Path, x: str, y: str, n_jobs: int, as_json: bool) -> None:
+def evaluate(
+    model: Path, data: Path, x: str | None, y: str | None, by_position: bool, n_jobs: int, as_json: bool
+) -> None:
     """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+
+    If DATA holds X_test and y_test, which no training of DATA has seen, these are what is scored; X and y otherwise,
+    or what is named. Columns are matched by name where DATA and MODEL have names, and others are ignored.
 
     \b
     Examples:
       mllkm evaluate run/model.mllkm test.h5
-      mllkm evaluate run train.h5 --x X_test --y y_test --json
+      mllkm evaluate run train.h5 --json
+      mllkm evaluate run train.h5 --x X
     """
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import evaluate as evaluate_model
     from mllkm_scale.model import load_model
 
     machine = load_model(model_path(model))
-    with Dataset.open(data, x, y) as dataset:
-        evaluation = evaluate_model(machine, dataset, n_jobs=n_jobs)
+    samples, labels = _what_to_score(data, x, y)
+    with Dataset.open(data, samples, labels) as dataset:
+        columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
+        if columns is not None and columns.ignored:
+            click.echo(columns.remark(dataset.name), err=True)
+        evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
     if as_json:
         print_json({"data": dataset.name} | evaluation.as_dict())
     else:
         title = f"{dataset.name}: {evaluation.n:,} rows"
         tell(lambda: "\n".join([title, *_lines(evaluation)]), lambda: [title, *_parts(evaluation)])
+
+
+def _what_to_score(data: Path, x: str | None, y: str | None) -> tuple[str, str]:
+    """The names of samples and labels: those of the rows held out, where the file has some and nothing is named."""
+    from mllkm_scale.cli.training_run import TEST_SETS, has_test_sets
+
+    if x is None and y is None and has_test_sets(data):
+        return TEST_SETS
+    samples = x or ("X_test" if y == "y_test" else "X")
+    return samples, y or ("y_test" if samples == "X_test" else "y")
 
 
 def _accuracy(evaluation: Evaluation) -> str:

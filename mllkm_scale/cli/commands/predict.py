@@ -12,7 +12,7 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import bar, jobs_option, model_path, overwrite_option, wants_model
+from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, model_path, overwrite_option, wants_model
 from mllkm_scale.cli.parsers import parse_label_column
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     default="none",
     show_default=True,
     callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: a column that is no feature, to be left out.",
+    help="CSV, TSV and Parquet: a column that is no feature, to be left out; needed where columns have no names.",
 )
 @click.option(
     "--header/--no-header",
     default=None,
     help="CSV and TSV: whether the first line holds names; detected by default.",
 )
+@click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
 @click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
 @click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, and use no tables.")
 @overwrite_option
@@ -68,6 +69,7 @@ def predict(
     x: str | None,
     label_column: str | int | None,
     header: bool | None,
+    by_position: bool,
     scores: bool,
     direct: bool,
     overwrite: bool,
@@ -80,13 +82,17 @@ def predict(
     The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
     workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
+    Where DATA and MODEL have names of features, columns are matched by name, in any order; other columns, such as the
+    label, are ignored, and told of. What has no names is taken by position.
+
     Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
     the figures).
 
     \b
     Examples:
       mllkm predict run new.csv --out predictions.csv
-      mllkm predict run test.csv --label-column last --scores --out predictions.csv
+      mllkm predict run test.csv --scores --out predictions.csv
+      mllkm predict run no-names.csv --label-column last --out predictions.csv
       mllkm predict run/model.mllkm new.h5 --x X_test --out predictions.h5 --overwrite
       mllkm predict run new.h5 --out predictions.h5 --workers 4
       tail -n +2 -f log.csv | mllkm predict run - --out - --no-header
@@ -106,12 +112,15 @@ def predict(
             x=x,
             label_column=label_column,
             header=header,
+            by_position=by_position,
             scores=scores,
             overwrite=overwrite,
             progress=progress,
             n_jobs=n_jobs,
             client=client,
         )
+    if summary.ignored:
+        click.echo(columns_ignored(data.name if str(data) != PIPE else "standard input", summary.ignored), err=True)
     if str(out) == PIPE:
         return
     written = "prediction and scores" if summary.scores else "prediction"

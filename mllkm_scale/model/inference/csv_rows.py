@@ -1,11 +1,13 @@
 """Rows of CSV text to be predicted, from a file or as they come through a pipe: a number a feature, no label needed.
 
-Separator and header are detected as in `convert`. A label column is left out, whatever it holds.
+Separator and header are detected as in `convert`. Columns are matched by name where the text and the model have names.
+What is no feature is left out, whatever it holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,16 +19,35 @@ from mllkm_scale.data.converters.csv_layout import CSVLayout, is_blank, is_numbe
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.errors import DataError
+from mllkm_scale.model.names import Columns, Features
 
 __all__ = ["csv_rows", "file_lines", "piped_lines"]
 
 Lines = list[tuple[int, str]]
 
 
+@dataclass(frozen=True)
+class _PickedLayout(CSVLayout):
+    """A layout of which some columns are the features, in an order of their own."""
+
+    picked: tuple[int, ...] = ()
+
+    @property
+    def features(self) -> list[int]:
+        return list(self.picked)
+
+
 def csv_rows(
-    blocks: Iterator[Lines], name: str, options: ConvertOptions, delimiter: str | None, n_features: int
+    blocks: Iterator[Lines],
+    name: str,
+    options: ConvertOptions,
+    delimiter: str | None,
+    features: Features,
+    matched: Callable[[Columns], object] = lambda columns: None,
 ) -> Iterator[Array]:
-    """Rows (n, n_features) of each block of lines; the first lines tell the layout.
+    """Rows of the features, of each block of lines; the first lines tell the layout.
+
+    Columns that were matched by name are told of by `matched`.
 
     Raises
     ------
@@ -36,22 +57,22 @@ def csv_rows(
     Examples
     --------
     >>> lines = iter([[(1, "width;kind"), (2, "1.5;a"), (3, "2;b")]])
-    >>> [rows.tolist() for rows in csv_rows(lines, "new.csv", ConvertOptions(label_column="kind"), None, 1)]
+    >>> [rows.tolist() for rows in csv_rows(lines, "new.csv", ConvertOptions(), None, Features(1, ("width",)))]
     [[[1.5], [2.0]]]
     """
     layout: CSVLayout | None = None
     waiting: Lines = []
     for block in blocks:
         waiting += [(number, line) for number, line in block if not is_blank(line)]
-        if layout is None and _tells_layout(waiting, options):
-            layout = _layout(waiting, name, options, delimiter, n_features)
+        if layout is None and _tells_layout(waiting, options, features):
+            layout = _layout(waiting, name, options, delimiter, features, matched)
         if layout is not None and waiting:
             yield from _parsed(waiting, layout)
             waiting = []
     if layout is None:
         if not waiting:
             raise DataError(f"{name} is empty: give a line per sample")
-        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, n_features))
+        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, features, matched))
 
 
 def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
@@ -79,17 +100,43 @@ def piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
         yield numbered
 
 
-def _tells_layout(lines: Lines, options: ConvertOptions) -> bool:
+def _tells_layout(lines: Lines, options: ConvertOptions, features: Features) -> bool:
     """Whether no further line is needed: a second one says whether the first holds names, if no cell is a number."""
     if len(lines) >= 2:
         return True
+    if not lines:
+        return False
     plain = options.header is False or (options.header is None and not isinstance(options.label_column, str))
-    return bool(lines) and plain and any(is_number(cell) for cell in lines[0][1].replace(";", ",").split(","))
+    if plain and options.header is None and _names_features(lines[0][1], features):
+        return False
+    return plain and any(is_number(cell) for cell in lines[0][1].replace(";", ",").split(","))
 
 
-def _layout(lines: Lines, name: str, options: ConvertOptions, delimiter: str | None, n_features: int) -> CSVLayout:
+def _names_features(line: str, features: Features) -> bool:
+    """Whether a line holds the names of features: one that is no number stands in no other line."""
+    texts = [] if features.names is None else [name for name in features.names if not is_number(name)]
+    return bool(texts) and all(text in line for text in texts)
+
+
+def _layout(
+    lines: Lines,
+    name: str,
+    options: ConvertOptions,
+    delimiter: str | None,
+    features: Features,
+    matched: Callable[[Columns], object],
+) -> CSVLayout:
+    if options.header is None and _names_features(lines[0][1], features):
+        options = replace(options, header=True)
     layout = layout_of(name, lines[:2], options, delimiter)
-    found = len(layout.features)
+    columns = layout.features
+    names = None if layout.names is None else [layout.names[column] for column in columns]
+    by_name = features.match(names, name)
+    if by_name is not None:
+        matched(by_name)
+        kept = {spec.name: getattr(layout, spec.name) for spec in fields(layout)}
+        return _PickedLayout(**kept, picked=tuple(columns[position] for position in by_name.positions))
+    found, n_features = len(columns), features.count
     if found != n_features:
         hint = "give the same features in the same order"
         if found == n_features + 1 and layout.label is None:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.csv_rows import csv_rows, file_lines, piped_lines
+from mllkm_scale.model.named_rows import named_parquet_rows, npz_names
+from mllkm_scale.model.names import Columns, Features
 
 __all__ = ["PIPE", "ROW_FORMATS", "RowFile"]
 
@@ -59,10 +61,17 @@ class RowFile:
     x: str | None
     label_column: str | int | None
     header: bool | None
+    by_position: bool = False
 
     @classmethod
     def of(
-        cls, source: Path, format: str | None, x: str | None, label_column: str | int | None, header: bool | None
+        cls,
+        source: Path,
+        format: str | None,
+        x: str | None,
+        label_column: str | int | None,
+        header: bool | None,
+        by_position: bool = False,
     ) -> RowFile:
         """Refused if the format is not known, or an option does not belong to it."""
         kind = format or _format_of(source)
@@ -77,7 +86,7 @@ class RowFile:
                 raise ParameterError(f"{option} does not belong to the format {kind} but to {formats}: leave it out")
         if isinstance(label_column, str) and header is False:
             raise ParameterError(f"label_column={label_column!r} needs a header: give its position instead")
-        return cls(source, kind, x, label_column, header)
+        return cls(source, kind, x, label_column, header, by_position)
 
     @property
     def is_dataset(self) -> bool:
@@ -93,21 +102,43 @@ class RowFile:
         """The data set that an HDF5 file or a zarr group holds."""
         return Dataset.open(self.path, self.x or "X", None)
 
-    def walk(self, n_features: int, take: Take, progress: Progress) -> None:
-        """Hand on all rows of what is no data set, in order; `progress` is told in bytes or rows of the file."""
+    def walk(self, features: Features, take: Take, progress: Progress, matched: Callable[[Columns], object]) -> None:
+        """Hand on the features of all rows of what is no data set, in order.
+
+        `progress` is told in bytes or rows of the file, and `matched` of columns that were matched by name.
+        """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
+        if self.by_position:
+            features = replace(features, names=None)
         if self.format in _TEXT:
-            self._walk_text(n_features, take, progress, options)
+            self._walk_text(features, take, progress, options, matched)
             return
         require_readable(self.path, self.format)
-        taker = _Taker(self.name, take, n_features if self.format == "libsvm" else None)
+        if self.format == "parquet" and features.names is not None:
+
+            def take_block(X: NDArray[Any], first: int) -> None:
+                take(Rows(X, first, self.name))
+
+            named_parquet_rows(self.path, features, self.label_column, take_block, progress, matched)
+            return
+        columns = features.match(npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
+        taker = _Taker(self.name, take, features.count if self.format == "libsvm" else None, columns)
+        if columns is not None:
+            matched(columns)
         with _readable(self.name):
             _CONVERTERS[self.format](self.path, taker, options, progress)
         if not taker.n_rows:
             wanted = f" under the name {self.x or 'X'}" if self.format == "npz" else ""
             raise DataError(f"{self.name} holds no rows{wanted}: give at least one")
 
-    def _walk_text(self, n_features: int, take: Take, progress: Progress, options: ConvertOptions) -> None:
+    def _walk_text(
+        self,
+        features: Features,
+        take: Take,
+        progress: Progress,
+        options: ConvertOptions,
+        matched: Callable[[Columns], object],
+    ) -> None:
         if str(self.path) == PIPE:
             if sys.stdin is None or sys.stdin.closed:
                 raise DataError("standard input is closed: pipe rows into it, or give the path of a file")
@@ -117,17 +148,21 @@ class RowFile:
             blocks = file_lines(self.path, progress)
         done = 0
         with _readable(self.name):
-            for X in csv_rows(blocks, self.name, options, "\t" if self.format == "tsv" else None, n_features):
+            delimiter = "\t" if self.format == "tsv" else None
+            for X in csv_rows(blocks, self.name, options, delimiter, features, matched):
                 take(Rows(X, done, self.name))
                 done += len(X)
 
 
 class _Taker:
-    """Takes the array X of a converter, and leaves the others; rows of a sparse format are filled up."""
+    """Takes the array X of a converter, and leaves the others; rows of a sparse format are filled up.
 
-    def __init__(self, name: str, take: Take, fill_up_to: int | None) -> None:
+    Where `columns` are given, these are what is taken of each row.
+    """
+
+    def __init__(self, name: str, take: Take, fill_up_to: int | None, columns: Columns | None) -> None:
         self.n_rows = 0
-        self._name, self._take, self._fill_up_to = name, take, fill_up_to
+        self._name, self._take, self._fill_up_to, self._columns = name, take, fill_up_to, columns
 
     def append(self, name: str, block: NDArray[Any]) -> None:
         if name != "X":
@@ -135,6 +170,12 @@ class _Taker:
         rows = block if self._fill_up_to is None else _filled_up(block, self._fill_up_to)
         if rows.ndim != 2 or rows.dtype.kind not in "fiub":
             raise DataError(f"{self._name} has X of shape {rows.shape} and type {rows.dtype}: give rows of numbers")
+        if self._columns is not None and rows.shape[1] != self._columns.n_columns:
+            raise DataError(
+                f"{self._name} has {self._columns.n_columns} feature_names, but {rows.shape[1]} columns: name each"
+            )
+        if self._columns is not None and not self._columns.in_place:
+            rows = rows[:, list(self._columns.positions)]
         self._take(Rows(rows, self.n_rows, self._name))
         self.n_rows += len(rows)
 
@@ -146,7 +187,7 @@ class _Taker:
         """Scalars are no rows."""
 
     def write_names(self, names: Sequence[str]) -> None:
-        """Features are known by their order."""
+        """Names were read before, where the format has some."""
 
     def require_space(self, size_bytes: int) -> None:
         """The rows are not written."""

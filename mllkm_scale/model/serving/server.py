@@ -6,6 +6,7 @@ checks and evaluates a row in one compiled call, and can be asked from any numbe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,35 +63,36 @@ class Server:
         self.classes: list[Any] = model.classes.tolist()
         self.n_features = model.n_features_in
         self.n_kernels = model.n_kernels
-        self._n_machines = model.n_machines
+        self._n_machines, self._features = model.n_machines, model.features
         self._decide = laid_out(model)
         # What the first call of all has to find out is found out here.
         self._decide(np.zeros((1, self.n_features)), np.empty((1, self._n_machines)))
 
-    def scores(self, x: ArrayLike) -> Any:
+    def scores(self, x: ArrayLike | Mapping[str, Any]) -> Any:
         """f of one row: a float for two classes, positive for the second, and otherwise an array (K,).
 
         Parameters
         ----------
-        x : array-like of shape (n_features,)
-            Real numbers; an array of float64 is taken as it is.
+        x : array-like of shape (n_features,), or mapping
+            Real numbers; an array of float64 is taken as it is. A mapping has a number for the name of each feature.
 
         Raises
         ------
         DataError
-            If x is no row of so many features, or has NaN or infinity, of which the column is named.
+            If x is no row of so many features, or lacks one by its name; or has NaN or infinity, of which the column is
+            named.
         """
         F = self._evaluate_row(x)
         return F.item(0) if self._n_machines == 1 else F[0]
 
-    def label(self, x: ArrayLike) -> Any:
+    def label(self, x: ArrayLike | Mapping[str, Any]) -> Any:
         """The label of one row, as a Python value; see `scores` for what x may be."""
         F = self._evaluate_row(x)
         return self.classes[int(F.item(0) > 0.0) if self._n_machines == 1 else F.argmax()]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
-        rows = Rows.of(X)
+        rows = Rows.of(self._features.of_table(X))
         self._model.require_features(rows.X.shape[1], "X")
         return self._model.flat(self._evaluate(np.ascontiguousarray(rows.X, np.float64), "X"))
 
@@ -105,8 +107,8 @@ class Server:
     def __repr__(self) -> str:
         return f"Server({self.n_features} features, {self.n_kernels} kernels, {len(self.classes)} classes)"
 
-    def _evaluate_row(self, x: ArrayLike) -> Array:
-        row = np.asarray(x)
+    def _evaluate_row(self, x: ArrayLike | Mapping[str, Any]) -> Array:
+        row = np.asarray(self._features.of_row(x) if isinstance(x, Mapping) else x)
         if row.shape != (self.n_features,) or row.dtype.kind not in "fiub":
             self._refuse(row)
         return self._evaluate(np.ascontiguousarray(row, np.float64).reshape(1, -1), "x")
