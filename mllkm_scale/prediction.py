@@ -127,15 +127,15 @@ def predict_file(
         raise ParameterError(f"workers read HDF5 and zarr, not {rows.format}: convert {rows.name} first")
     checksum, tell = model_checksum(model), progress or silent
     with prediction_target(goal, overwrite=overwrite) as writer:
-        passing = _Passing(model, writer, scores, n_jobs)
+        passing = _Passing(model.machine, writer, scores, n_jobs)
         if rows.is_dataset:
             with rows.dataset() as dataset:
-                model.require_features(dataset.n_features, dataset.name)
+                _, features = model.numeric(dataset)
                 writer.describe(model.classes, checksum, scores)
-                passing.dataset(dataset, tell, client, goal.parent)
+                passing.dataset(features, tell, client, goal.parent)
         else:
             writer.describe(model.classes, checksum, scores)
-            rows.walk(model.n_features_in, passing.take, tell)
+            rows.walk(model.n_features_in, passing.take, tell, model.encoding)
     return PredictSummary(
         source=rows.path,
         target=goal,

@@ -102,7 +102,7 @@ def evaluate(model: Model, dataset: Dataset, *, n_jobs: int | None = None) -> Ev
     >>> evaluate(model, Dataset.from_arrays(X, y)).confusion.tolist()
     [[2, 0], [0, 2]]
     """
-    model.require_features(dataset.n_features, dataset.name)
+    model, dataset = model.numeric(dataset)
     truth = _codes(model.classes, dataset.labels(), dataset.label_name)
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.tables.encoding import ENCODING_ARRAYS, Encoding
 from mllkm_scale.errors import MLLKMError, ModelFileError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -18,9 +19,9 @@ from mllkm_scale.model.record import ModelRecord
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
 
 KIND = "mllkm-model"
-VERSION = 2
-"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; a model that
-needs none of them is written as version 1."""
+VERSION = 3
+"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection, and version 3
+the encoding of a table; a model is written as the oldest version that holds it."""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
@@ -65,6 +66,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             family=Family(check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])),
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
+            encoding=Encoding.from_arrays(arrays) if any(name in arrays for name in ENCODING_ARRAYS) else None,
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -80,12 +82,15 @@ def model_checksum(model: Model) -> str:
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
-    """Every array of a model by name, those of its preprocessor too."""
-    return {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+    """Every array of a model by name, those of its preprocessor and encoding too."""
+    own = {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+    return own if model.encoding is None else own | model.encoding.to_arrays()
 
 
 def _version(model: Model) -> int:
-    return 1 if model.preprocessor.is_plain else VERSION
+    if model.encoding is not None:
+        return 3
+    return 1 if model.preprocessor.is_plain else 2
 
 
 def _header(model: Model) -> dict[str, Any]:

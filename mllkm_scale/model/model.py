@@ -12,12 +12,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.tables.columns import CATEGORY
+from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.inference.blocks import BlockPlan, Rows, plan_blocks
 from mllkm_scale.model.inference.decision import decide, global_predictors
@@ -50,6 +54,8 @@ class Model(ModelParts):
     local_coef : array (K, s)
     preprocessor : Preprocessor
     certificate : ModelRecord
+    encoding : Encoding, optional
+        What makes features of the rows of a table; None where rows are numbers.
 
     Examples
     --------
@@ -154,6 +160,44 @@ class Model(ModelParts):
         """
         return self.flat(shape_values(self, feature, grid))
 
+    @cached_property
+    def machine(self) -> Model:
+        """The model behind the encoding, which takes rows of features; itself where rows are numbers."""
+        if self.encoding is None:
+            return self
+        return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | {"encoding": None})
+
+    def encoded_by(self, encoding: Encoding | None) -> Model:
+        """This machine behind an encoding, by which it takes rows of a table."""
+        return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | {"encoding": encoding})
+
+    def numeric(self, dataset: Dataset) -> tuple[Model, Dataset]:
+        """The machine behind the encoding, and the rows of a data set as that takes them; nothing is read now.
+
+        Raises
+        ------
+        DataError
+            If the data set has another number of columns, or categories that the model does not know.
+        """
+        if self.encoding is not None:
+            return self.machine, self.encoding.dataset(dataset)
+        self.require_features(dataset.n_features, dataset.name)
+        if dataset.columns is not None:
+            for j, column in enumerate(dataset.columns.columns):
+                if column.kind == CATEGORY:
+                    raise DataError(
+                        f"{dataset.name}: column {j} {column.name!r} (0-based) is a category, but the model was trained"
+                        " with numbers alone: give the columns that it was trained with"
+                    )
+        return self, dataset
+
+    def _table(self, X: Any) -> Dataset:
+        """Rows of a table in memory as a data set."""
+        from mllkm_scale.data.tables.frames import rows_dataset
+
+        assert self.encoding is not None
+        return rows_dataset(X, self.encoding.columns)
+
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
 
@@ -169,6 +213,7 @@ class Model(ModelParts):
         Parameters
         ----------
         X : array-like of shape (n, n_features_in)
+            Of a model that was trained on a table: a table of pandas, polars or Arrow, or rows of its values.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
@@ -177,7 +222,9 @@ class Model(ModelParts):
         DataError
             If X has another number of columns, or NaN or infinity, of which row and column are named.
         """
-        return decide(self, Rows.of(X), n_jobs)
+        if self.encoding is None:
+            return decide(self, Rows.of(X), n_jobs)
+        return np.concatenate([f for _, f in self.decision_chunks(self._table(X), n_jobs=n_jobs)])
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The label of every row, shape (n,), as `decision_function` decides.
@@ -185,20 +232,22 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
-        labels: Array = self.classes[label_codes(self, Rows.of(X), n_jobs)]
-        return labels
+        if self.encoding is None:
+            labels: Array = self.classes[label_codes(self, Rows.of(X), n_jobs)]
+            return labels
+        return np.concatenate([labels for _, labels in self.predict_chunks(self._table(X), n_jobs=n_jobs)])
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
-        self.require_features(dataset.n_features, dataset.name)
-        for start, chunk in dataset.chunks():
-            yield start, decide(self, Rows(chunk, start, dataset.name), n_jobs)
+        machine, rows = self.numeric(dataset)
+        for start, chunk in rows.chunks():
+            yield start, decide(machine, Rows(chunk, start, rows.name), n_jobs)
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
-        self.require_features(dataset.n_features, dataset.name)
-        for start, chunk in dataset.chunks():
-            yield start, self.classes[label_codes(self, Rows(chunk, start, dataset.name), n_jobs)]
+        machine, rows = self.numeric(dataset)
+        for start, chunk in rows.chunks():
+            yield start, self.classes[label_codes(machine, Rows(chunk, start, rows.name), n_jobs)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file; see `save_model`."""

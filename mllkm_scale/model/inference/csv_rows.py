@@ -1,4 +1,4 @@
-"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a number a feature, no label needed.
+"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a cell a column, no label needed.
 
 Separator and header are detected as in `convert`. A label column is left out, whatever it holds.
 """
@@ -12,10 +12,12 @@ from typing import IO, Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_blank, is_number, layout_of
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.tables.coding import code_rows
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError
 
 __all__ = ["csv_rows", "file_lines", "piped_lines"]
@@ -24,14 +26,21 @@ Lines = list[tuple[int, str]]
 
 
 def csv_rows(
-    blocks: Iterator[Lines], name: str, options: ConvertOptions, delimiter: str | None, n_features: int
+    blocks: Iterator[Lines],
+    name: str,
+    options: ConvertOptions,
+    delimiter: str | None,
+    n_features: int,
+    encoding: Encoding | None = None,
 ) -> Iterator[Array]:
-    """Rows (n, n_features) of each block of lines; the first lines tell the layout.
+    """Rows of each block of lines, as features where there is an encoding; the first lines tell the layout.
+
+    `n_features` is that of the lines.
 
     Raises
     ------
     DataError
-        If a line has other columns, or a cell is no finite number: line and column are named.
+        If a line has other columns, or a cell is not what its column holds: line and column are named.
 
     Examples
     --------
@@ -46,12 +55,12 @@ def csv_rows(
         if layout is None and _tells_layout(waiting, options):
             layout = _layout(waiting, name, options, delimiter, n_features)
         if layout is not None and waiting:
-            yield from _parsed(waiting, layout)
+            yield from _parsed(waiting, layout, encoding)
             waiting = []
     if layout is None:
         if not waiting:
             raise DataError(f"{name} is empty: give a line per sample")
-        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, n_features))
+        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, n_features), encoding)
 
 
 def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
@@ -98,17 +107,17 @@ def _layout(lines: Lines, name: str, options: ConvertOptions, delimiter: str | N
     return layout
 
 
-def _parsed(lines: Lines, layout: CSVLayout) -> Iterator[Array]:
+def _parsed(lines: Lines, layout: CSVLayout, encoding: Encoding | None) -> Iterator[Array]:
     kept = [(number, line) for number, line in lines if number >= layout.first_line]
     if not kept:
         return
-    numbers, texts = [number for number, _ in kept], [line for _, line in kept]
-    label_texts(layout, numbers, texts)  # refuses lines of another number of cells
-    X = feature_rows(layout, numbers, texts)
-    finite = np.isfinite(X)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        what = "NaN" if np.isnan(X[row, column]) else "infinity"
-        place = layout.place(numbers[row], layout.features[column])
-        raise DataError(f"{place} is {what}: remove or replace it, then predict")
-    yield X
+    block = read_block(layout, [number for number, _ in kept], [line for _, line in kept])
+    if encoding is None:
+        X = block.numbers("predict")
+    else:
+        X = code_rows(block.features, encoding.columns, block.place)
+    broken = np.argwhere(np.isinf(X))
+    if len(broken):
+        row, column = (int(number) for number in broken[0])
+        raise DataError(f"{block.place(row, column)} is infinity: remove or replace it, then predict")
+    yield X if encoding is None else encoding.apply(X)

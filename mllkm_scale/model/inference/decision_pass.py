@@ -44,7 +44,7 @@ class PredictionWork:
 
 def decision_pass(model: Model, dataset: Dataset, executor: Executor, *, scores: bool) -> Iterator[tuple[int, Array]]:
     """First row, and labels or decision function of ranges of rows, in order; the bits do not depend on the executor."""
-    model.require_features(dataset.n_features, dataset.name)
+    model, dataset = model.numeric(dataset)
     shared = executor.share("model", model)
     work = PredictionWork(shared, dataset, scores, dataset.chunk_rows * model.row_work)
     under_way = executor.start(work, dataset.n_chunks)

@@ -22,10 +22,13 @@ from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
 from mllkm_scale.data.converters.npz import convert_npz
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.parquet import convert_parquet
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.tables.coding import code_rows
+from mllkm_scale.data.tables.columns import Column, Columns
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.csv_rows import csv_rows, file_lines, piped_lines
@@ -45,7 +48,6 @@ _CONVERTERS: dict[str, Callable[[Path, ArrayWriter, ConvertOptions, Progress], N
     "npz": convert_npz,
     "npy": convert_npy,
     "idx": convert_idx,
-    "parquet": convert_parquet,
 }
 Take = Callable[[Rows], None]
 
@@ -93,21 +95,49 @@ class RowFile:
         """The data set that an HDF5 file or a zarr group holds."""
         return Dataset.open(self.path, self.x or "X", None)
 
-    def walk(self, n_features: int, take: Take, progress: Progress) -> None:
-        """Hand on all rows of what is no data set, in order; `progress` is told in bytes or rows of the file."""
+    def walk(self, n_features: int, take: Take, progress: Progress, encoding: Encoding | None = None) -> None:
+        """Hand on all rows of what is no data set, in order, as features where there is an encoding.
+
+        `n_features` is that of a row in the file; `progress` is told in bytes or rows of the file.
+        """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
         if self.format in _TEXT:
-            self._walk_text(n_features, take, progress, options)
+            self._walk_text(n_features, take, progress, options, encoding)
             return
         require_readable(self.path, self.format)
-        taker = _Taker(self.name, take, n_features if self.format == "libsvm" else None)
+        if self.format == "parquet":
+            self._walk_parquet(n_features, take, progress, options, encoding)
+            return
+        encoded = take if encoding is None else _encoding(take, encoding)
+        taker = _Taker(self.name, encoded, n_features if self.format == "libsvm" else None)
         with _readable(self.name):
             _CONVERTERS[self.format](self.path, taker, options, progress)
         if not taker.n_rows:
             wanted = f" under the name {self.x or 'X'}" if self.format == "npz" else ""
             raise DataError(f"{self.name} holds no rows{wanted}: give at least one")
 
-    def _walk_text(self, n_features: int, take: Take, progress: Progress, options: ConvertOptions) -> None:
+    def _walk_parquet(
+        self, n_features: int, take: Take, progress: Progress, options: ConvertOptions, encoding: Encoding | None
+    ) -> None:
+        n_rows = 0
+        with open_parquet(self.path, options) as table:
+            columns = Columns(tuple(Column(name) for name in table.names)) if encoding is None else encoding.columns
+            if len(table.names) != n_features:
+                raise DataError(
+                    f"{self.name} has {len(table.names)} features per row, but the model was trained with"
+                    f" {n_features}: give the same features in the same order"
+                )
+            for block in table.blocks():
+                X = code_rows(block.features, columns, block.place, missing_allowed=encoding is not None)
+                take(Rows(X if encoding is None else encoding.apply(X), block.first, self.name))
+                n_rows = block.first + block.n_rows
+                progress(n_rows, table.n_rows)
+        if not n_rows:
+            raise DataError(f"{self.name} holds no rows: give at least one")
+
+    def _walk_text(
+        self, n_features: int, take: Take, progress: Progress, options: ConvertOptions, encoding: Encoding | None
+    ) -> None:
         if str(self.path) == PIPE:
             if sys.stdin is None or sys.stdin.closed:
                 raise DataError("standard input is closed: pipe rows into it, or give the path of a file")
@@ -117,9 +147,21 @@ class RowFile:
             blocks = file_lines(self.path, progress)
         done = 0
         with _readable(self.name):
-            for X in csv_rows(blocks, self.name, options, "\t" if self.format == "tsv" else None, n_features):
+            delimiter = "\t" if self.format == "tsv" else None
+            for X in csv_rows(blocks, self.name, options, delimiter, n_features, encoding):
                 take(Rows(X, done, self.name))
                 done += len(X)
+
+
+def _encoding(take: Take, encoding: Encoding) -> Take:
+    """Takes rows of numbers, and hands them on as features."""
+
+    def taken(rows: Rows) -> None:
+        translation = encoding.translation(None, rows.X.shape[1], rows.name)
+        X = encoding.apply(translation.apply(rows.X, rows.first_row, rows.name))
+        take(Rows(X, rows.first_row, rows.name))
+
+    return taken
 
 
 class _Taker:

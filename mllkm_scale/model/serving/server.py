@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.tables.frames import rows_dataset
+from mllkm_scale.data.tables.single_row import encoded_row
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.inference.blocks import Rows
 
@@ -63,9 +65,10 @@ class Server:
         self.n_features = model.n_features_in
         self.n_kernels = model.n_kernels
         self._n_machines = model.n_machines
-        self._decide = laid_out(model)
+        self._machine, self._encoding = model.machine, model.encoding
+        self._decide = laid_out(self._machine)
         # What the first call of all has to find out is found out here.
-        self._decide(np.zeros((1, self.n_features)), np.empty((1, self._n_machines)))
+        self._decide(np.zeros((1, self._machine.n_features_in)), np.empty((1, self._n_machines)))
 
     def scores(self, x: ArrayLike) -> Any:
         """f of one row: a float for two classes, positive for the second, and otherwise an array (K,).
@@ -73,7 +76,8 @@ class Server:
         Parameters
         ----------
         x : array-like of shape (n_features,)
-            Real numbers; an array of float64 is taken as it is.
+            Real numbers; an array of float64 is taken as it is. Of a model that was trained on a table: the values of
+            its columns, None for a missing one.
 
         Raises
         ------
@@ -90,6 +94,9 @@ class Server:
 
     def decision_function(self, X: ArrayLike) -> Array:
         """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
+        if self._encoding is not None:
+            _, data = self._model.numeric(rows_dataset(X, self._encoding.columns))
+            return self._model.flat(self._evaluate(data.part(0, data.n_rows), "X"))
         rows = Rows.of(X)
         self._model.require_features(rows.X.shape[1], "X")
         return self._model.flat(self._evaluate(np.ascontiguousarray(rows.X, np.float64), "X"))
@@ -106,6 +113,8 @@ class Server:
         return f"Server({self.n_features} features, {self.n_kernels} kernels, {len(self.classes)} classes)"
 
     def _evaluate_row(self, x: ArrayLike) -> Array:
+        if self._encoding is not None:
+            return self._evaluate(encoded_row(self._encoding, x), "x")
         row = np.asarray(x)
         if row.shape != (self.n_features,) or row.dtype.kind not in "fiub":
             self._refuse(row)
