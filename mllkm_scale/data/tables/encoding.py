@@ -154,7 +154,9 @@ class Encoding:
         refused = []
         for j, (mine, theirs) in enumerate(zip(self.columns.columns, own.columns, strict=True)):
             table = None
-            if mine.kind == CATEGORY and theirs.kind == CATEGORY:
+            if self.methods[j] == DROPPED:
+                pass
+            elif mine.kind == CATEGORY and theirs.kind == CATEGORY:
                 known = {level: code for code, level in enumerate(mine.levels)}
                 table = np.array([known.get(level, len(known)) for level in theirs.levels] + [len(known)], np.float64)
             elif mine.kind != theirs.kind and not (theirs.kind == NUMBER and mine.kind != CATEGORY):
@@ -246,12 +248,15 @@ class Encoding:
 
     def describe(self) -> list[str]:
         """One line a column: what it is, and what is made of it."""
-        return [f"{column.describe(f'column {j}')}; {self._told(j)}" for j, column in enumerate(self.columns.columns)]
+        return [
+            f"{self.columns.name(j)}: left out, for it tells nothing"
+            if self.methods[j] == DROPPED
+            else f"{column.describe(f'column {j}')}; {self._told(j)}"
+            for j, column in enumerate(self.columns.columns)
+        ]
 
     def _told(self, j: int) -> str:
         method, width = self.methods[j], int(self.widths[j])
-        if method == DROPPED:
-            return "left out, for it tells nothing"
         if method == PLAIN:
             return f"missing values become {self.fills[j]:.6g}" + (", and are marked" if width == 2 else "")
         features = f"{width} feature{'s'[: width != 1]}"

@@ -240,11 +240,16 @@ class _Fitted:
     folds: NDArray[np.float64] | None = None
 
 
+def _dropped(column: Column) -> _Fitted:
+    """A column that tells nothing: whatever it holds later is read as text, and left out."""
+    return _Fitted(Column(column.name, CATEGORY), DROPPED, [])
+
+
 def _number(counts: _Counts, j: int, column: Column, name: str) -> _Fitted:
     """The number itself, with an indicator of missing values if there are some; the fill is a median or the mode."""
     present = int(counts.present[j])
     if not present:
-        return _Fitted(column, DROPPED, [])
+        return _dropped(column)
     if column.kind == BOOLEAN:
         fill = float(counts.ones[j] * 2 > present)
     else:
@@ -272,7 +277,7 @@ def _category(
     places = len(names)
     left = Column(column.name, column.kind, tuple(column.levels[code] for code in kept))
     if places < 2 or not n_levels:
-        return _Fitted(left, DROPPED, [])
+        return _dropped(column)
     table = np.zeros((len(kept) + 2, places))
     table[np.arange(len(kept)), np.arange(len(kept))] = 1.0
     if others:
