@@ -3,8 +3,8 @@
     python jobs/bench/category_limits.py [--splits 3] [--tables crx german]
 
 Tables with text are converted, and their training rows (70 %, those of jobs/bench/text_tables.py) are split again and
-again. Two machines that are quick to train judge the settings: an RBF SVM whose C is the best of four for each table and
-setting, and learned kernels as they are learned.
+again. Two machines that are quick to train judge the settings: an RBF SVM whose C is the best of four for each table
+and setting, and learned kernels as they are learned.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python jobs/bench/text_tables.py [--splits 3] [--tables crx german] [--time-limit 60]
 
-Each table is split into training rows (70 %) and test rows, which are written as CSV files of their own: nothing else is
-prepared by hand. `mllkm convert` and `mllkm train` get the training rows by their defaults, and the model predicts the
-CSV file of the test rows. HistGradientBoostingClassifier gets pandas columns of the type category, with its defaults.
+Each table is split into training rows (70 %) and test rows, which are written as CSV files of their own: nothing else
+is prepared by hand. `mllkm convert` and `mllkm train` get the training rows by their defaults, and the model predicts
+the CSV file of the test rows. HistGradientBoostingClassifier gets pandas columns of the type category, with its
+defaults.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def export_c(
     """Write a model as one C header, which compiles as C99 and as C++.
 
     It has float32 tables that are constant, takes raw features as float, computes in float, allocates nothing, writes
-    no global variable, and calls expf, sqrtf and fabsf of math.h at most. That of a model that was trained on a table has
-    a function that makes features of a row of numbers and codes, and one that gives the code of a text by strcmp. Its first comment says how many bytes of
-    constants and of stack it needs.
+    no global variable, and calls expf, sqrtf and fabsf of math.h at most. That of a model that was trained on a table
+    has a function that makes features of a row of numbers and codes, and one that gives the code of a text by strcmp.
+    Its first comment says how many bytes of constants and of stack it needs.
 
     Parameters
     ----------

@@ -140,7 +140,7 @@ def encoding_record(encoding: Encoding) -> dict[str, Any]:
     columns = []
     for j, column in enumerate(encoding.columns.columns):
         table, first = encoding.tables[j], int(encoding.starts[j])
-        own = {
+        own: dict[str, Any] = {
             "name": column.name,
             "kind": column.kind,
             "value": notes.get(column.kind, "number"),
@@ -158,10 +158,10 @@ def encoding_record(encoding: Encoding) -> dict[str, Any]:
         columns.append(own)
     return {
         "about": (
-            "The arrays and test vectors are of the machine behind the encoding: x are its features, made of the columns"
-            " of the table. A category gives the features of its level, of `other` for a text that is no level, or of"
-            " `missing`. Any other column gives its value, or `fill` where it is missing; and if it is `marked`, 1 or 0"
-            " for missing or not. Blanks around a text do not count."
+            "The arrays and test vectors are of the machine behind the encoding: x are its features, made of the"
+            " columns of the table. A category gives the features of its level, of `other` for a text that is no level,"
+            " or of `missing`. Any other column gives its value, or `fill` where it is missing; and if it is `marked`,"
+            " 1 or 0 for missing or not. Blanks around a text do not count."
         ),
         "missing_texts": list(MISSING),
         "feature_names": list(encoding.feature_names),

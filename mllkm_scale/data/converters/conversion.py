@@ -89,8 +89,9 @@ def convert(
     """Convert a file to an HDF5 file with the data sets X and y.
 
     Where the columns have names, these are the data set feature_names. Columns of a table may hold numbers, text
-    (categories), booleans (true and false) and dates (ISO 8601), and cells may be empty: what each column holds is found
-    out from its cells, and stands beside X (`Dataset.columns`), in which categories are codes and missing values NaN.
+    (categories), booleans (true and false) and dates (ISO 8601), and cells may be empty: what each column holds is
+    found out from its cells, and stands beside X (`Dataset.columns`), in which categories are codes and missing values
+    NaN.
 
     The target appears when all of it is written, and is untouched after an error or an interruption.
 

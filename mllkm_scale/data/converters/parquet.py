@@ -22,7 +22,7 @@ def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, p
     with open_parquet(source, options) as table:
         dtype = _dtype(table)
         writer.require_space(table.n_rows * len(table.names) * dtype.itemsize)
-        coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions)
+        coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions, typed=True)
         while True:
             try:
                 for block in table.blocks():

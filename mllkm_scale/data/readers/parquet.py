@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,12 @@ class ParquetTable:
                 n_rows=batch.num_rows,
                 features=[batch.column(name) for name in self.names],
                 label=None if self.label is None else batch.column(self.label),
-                place=lambda row, j, first=done: self.place(first + row, self.names[j]),
+                place=partial(self._place, done),
             )
             done += batch.num_rows
 
-    def place(self, row: int, name: str) -> str:
-        """How a message calls a cell."""
-        return f"{self.source}: row {row} (0-based), column {name!r}"
+    def _place(self, first: int, row: int, j: int) -> str:
+        return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class TableCoder:
         Columns, by name or position, that are categories or numbers whatever they look like.
     positions : sequence of int, optional
         Where in the table each column stands; by default in this order.
+    typed : bool
+        Whether the table has types: a column of text is then a category, even where each text is a number.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class TableCoder:
         categories: Sequence[str | int] = (),
         as_number: Sequence[str | int] = (),
         positions: Sequence[int] | None = None,
+        typed: bool = False,
     ) -> None:
         self.names, self.source = list(names), source
         places = list(range(len(names)) if positions is None else positions)
@@ -91,7 +95,7 @@ class TableCoder:
                 if state.forced and state.kind != kind:
                     raise ParameterError(f"column {column!r} is named as a category and as a number: choose one")
                 state.kind, state.forced = kind, True
-        self._count = LevelCount(source)
+        self._count, self._typed = LevelCount(source), typed
 
     def code(self, arrays: Sequence[Any], place: Place) -> NDArray[np.float64]:
         """Rows (n, d) of a block of columns.
@@ -146,7 +150,7 @@ class TableCoder:
         if array.null_count == len(array):
             return np.full(len(array), np.nan)
         if state.kind is None:
-            state.kind = _kind_of(array)
+            state.kind = CATEGORY if self._typed and _is_text(array.type) else _kind_of(array)
         if state.kind != CATEGORY:
             values, bad = _VALUES[state.kind](array)
             if bad is None:
@@ -160,7 +164,7 @@ class TableCoder:
         return self._code_category(array, state, j, place)
 
     def _code_category(self, array: Any, state: _State, j: int, place: Place) -> NDArray[np.float64]:
-        typed = not _is_text(array.type)
+        typed = self._typed or not _is_text(array.type)
         before, levels = len(state.levels), state.levels
         codes, texts, occurrences = _category_codes(array, lambda text: levels.setdefault(text, len(levels)))
         self._count.add(list(levels)[before:], self.names[j] or f"column {j}", len(levels))
@@ -194,7 +198,7 @@ def code_rows(
             rows[:, j] = np.nan
         elif column.kind == CATEGORY:
             known = {level: code for code, level in enumerate(column.levels)}
-            rows[:, j] = _category_codes(array, lambda text, known=known: known.get(text, len(known)))[0]
+            rows[:, j] = _category_codes(array, partial(_code, known))[0]
         else:
             rows[:, j], bad = _VALUES[column.kind](array)
             if bad is not None:
@@ -209,6 +213,10 @@ def code_rows(
             row, j = (int(number) for number in broken[0])
             raise DataError(f"{place(row, j)} is empty: fill it or remove the row, then {then}")
     return rows
+
+
+def _code(known: dict[str, int], text: str) -> int:
+    return known.get(text, len(known))
 
 
 def is_number(text: str) -> bool:

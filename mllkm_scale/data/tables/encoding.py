@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.sources import Source
+from mllkm_scale.data.tables.coding import is_number
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, COLUMN_ARRAYS, NUMBER, Column, Columns
 from mllkm_scale.errors import DataError, ModelFileError
 
@@ -151,7 +152,7 @@ class Encoding:
             )
         own = Columns((Column(""),) * self.n_columns) if given is None else given
         codes: list[NDArray[np.float64] | None] = []
-        refused = []
+        refused, numbers = [], {}
         for j, (mine, theirs) in enumerate(zip(self.columns.columns, own.columns, strict=True)):
             table = None
             if self.methods[j] == DROPPED:
@@ -159,10 +160,12 @@ class Encoding:
             elif mine.kind == CATEGORY and theirs.kind == CATEGORY:
                 known = {level: code for code, level in enumerate(mine.levels)}
                 table = np.array([known.get(level, len(known)) for level in theirs.levels] + [len(known)], np.float64)
+            elif mine.kind == CATEGORY and theirs.kind == NUMBER and _are_numbers(mine.levels):
+                numbers[j] = {float(level): code for code, level in enumerate(mine.levels)}
             elif mine.kind != theirs.kind and not (theirs.kind == NUMBER and mine.kind != CATEGORY):
                 refused.append(j)
             codes.append(table)
-        return Translation(self.columns, own, tuple(codes), tuple(refused))
+        return Translation(self.columns, own, tuple(codes), tuple(refused), numbers)
 
     @cached_property
     def codes(self) -> tuple[dict[str, int], ...]:
@@ -220,10 +223,10 @@ class Encoding:
         taken = 0
         for j, column in enumerate(columns.columns):
             method, width = str(methods[j]), int(widths[j])
-            is_category = column.kind == CATEGORY
-            fits = {DROPPED: width == 0, PLAIN: not is_category and width in (1, 2)}.get(
-                method, is_category and width > 0
-            )
+            of_category = column.kind == CATEGORY
+            fits = of_category and width > 0
+            if method in (DROPPED, PLAIN):
+                fits = width == 0 if method == DROPPED else not of_category and width in (1, 2)
             _require(fits, f"column_widths does not fit the method of column {j}")
             if method not in (ONE_HOT, TARGET):
                 tables.append(None)
@@ -277,12 +280,16 @@ class FoldTables:
 
 @dataclass(frozen=True)
 class Translation:
-    """From the codes of a table to those of an encoding; `refused` are columns of another kind."""
+    """From the codes of a table to those of an encoding.
+
+    `refused` are columns of another kind, and `numbers` the codes of categories that the table has as numbers.
+    """
 
     mine: Columns
     own: Columns
     codes: tuple[NDArray[np.float64] | None, ...]
     refused: tuple[int, ...]
+    numbers: dict[int, dict[float, int]]
 
     def apply(self, X: Array, first_row: int, name: str) -> NDArray[np.float64]:
         """Rows whose categories are codes of the encoding; a DataError names the first that cannot be encoded."""
@@ -302,6 +309,10 @@ class Translation:
                     f"{cell(given[0], j)} is a {self.own[j].kind}, but the model was trained with a"
                     f" {self.mine[j].kind} in this column: {_remedy(self.mine[j].kind)}"
                 )
+        for j, known in self.numbers.items():
+            values, places = np.unique(rows[:, j], return_inverse=True)
+            codes = [value if np.isnan(value) else known.get(value, len(known)) for value in values.tolist()]
+            rows[:, j] = np.array(codes)[places]
         for j, table in enumerate(self.codes):
             missing = np.isnan(rows[:, j])
             plain = np.where(missing, 0, rows[:, j])
@@ -369,6 +380,15 @@ def folds_of_rows(first: int, count: int, seed: int, n_folds: int = 5) -> NDArra
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
     return (z % np.uint64(n_folds)).astype(np.int64)
+
+
+def _are_numbers(levels: tuple[str, ...]) -> bool:
+    """Whether a number can be told from the text of each level, as it cannot from "01"."""
+    return bool(levels) and all(is_number(level) and _plain(float(level)) == level for level in levels)
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 def _remedy(kind: str) -> str:

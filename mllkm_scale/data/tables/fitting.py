@@ -33,11 +33,12 @@ __all__ = [
 ]
 
 
-MOST_INDICATORS = 32
+MOST_INDICATORS = 16
 """Levels of a category up to which each has an indicator of its own; with more, statistics of the labels are taken."""
 
-LEAST_ROWS = 2
-"""A level with fewer training rows is one of the rare ones, which share a place with unknown levels."""
+LEAST_ROWS = 5
+"""A level with fewer training rows is one of the rare ones, which share a place with unknown levels; in tables of fewer
+than 200 rows, fewer make a level that is not rare."""
 
 SMOOTHING = 10.0
 FOLDS = 5
@@ -48,7 +49,7 @@ def fit_encoding(
     *,
     seed: int = 0,
     most_indicators: int = MOST_INDICATORS,
-    least_rows: int = LEAST_ROWS,
+    least_rows: int | None = None,
     smoothing: float = SMOOTHING,
     budget_bytes: int | None = None,
 ) -> tuple[Encoding, FoldTables]:
@@ -61,7 +62,8 @@ def fit_encoding(
     seed : int
         Of the folds.
     most_indicators, least_rows : int
-        Most levels of a category that is encoded by indicators; fewest rows of a level that is not a rare one.
+        Most levels of a category that is encoded by indicators; fewest rows of a level that is not a rare one, by
+        default `LEAST_ROWS`, or one more than a fiftieth of the rows if that is less.
     smoothing : float
         Rows that the prior counts for in a statistic of the labels.
     budget_bytes : int, optional
@@ -81,6 +83,8 @@ def fit_encoding(
     columns = dataset.columns
     if columns is None:
         columns = Columns(tuple(Column(name) for name in dataset.feature_names or [""] * dataset.n_features))
+    if least_rows is None:
+        least_rows = min(LEAST_ROWS, 1 + dataset.n_rows // 50)
     classes, labels = encode_labels(dataset.labels())
     n_statistics = n_outputs(len(classes)) if n_outputs(len(classes)) <= most_indicators else 0
     needed = fitting_bytes(columns, n_statistics, most_indicators)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,11 +166,7 @@ class FrameSource:
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Rows `start` to `stop`."""
         part = self._table.slice(start, stop - start)
-
-        def place(row: int, j: int) -> str:
-            return f"{self.name}: row {start + row}, column {self.columns.name(j)!r} (0-based)"
-
-        return code_rows(part.columns, self.columns, place)
+        return code_rows(part.columns, self.columns, partial(_cell, self.name, self.columns.names, start))
 
     def close(self) -> None:
         """Do nothing: there is no file."""
@@ -177,8 +174,6 @@ class FrameSource:
 
 def _found(table: Any, categories: Sequence[str | int], as_number: Sequence[str | int], name: str) -> Columns:
     """What the columns of a table hold, in one pass over its rows."""
-    import pyarrow as pa
-
     for field in table.schema:
         if not is_known_type(field.type):
             raise DataError(
@@ -186,12 +181,15 @@ def _found(table: Any, categories: Sequence[str | int], as_number: Sequence[str 
             )
     if len(set(table.column_names)) < len(table.column_names):
         raise DataError(f"{name} has two columns of one name: rename one")
-    coder = TableCoder(table.column_names, name, categories, as_number)
+    coder = TableCoder(table.column_names, name, categories, as_number, typed=True)
     height = default_chunk_rows(max(1, table.num_columns))
     for start in range(0, table.num_rows, height):
-        part: pa.Table = table.slice(start, height)
-        coder.code(part.columns, lambda row, j, start=start: f"{name}: row {start + row}, {coder.names[j]!r} (0-based)")
+        coder.code(table.slice(start, height).columns, partial(_cell, name, coder.names, start))
     return coder.columns()
+
+
+def _cell(name: str, names: Sequence[str], first: int, row: int, j: int) -> str:
+    return f"{name}: row {first + row}, column {names[j]!r} (0-based)"
 
 
 def is_known_type(kind: Any) -> bool:

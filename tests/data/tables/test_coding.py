@@ -135,7 +135,7 @@ def test_known_columns_refuse_what_they_do_not_hold():
     good = [pa.array(["1"]), pa.array(["true"]), pa.array(["2024-01-01"]), pa.array(["new"])]
     assert code_rows(good, columns, place).tolist() == [[1, 1, 19723, 1]]
     for j, (cell, message) in enumerate([("x", "not a number"), ("2", "not true or false"), ("x", "not a date")]):
-        bad = good[:j] + [pa.array([cell])] + good[j + 1 :]
+        bad = [*good[:j], pa.array([cell]), *good[j + 1 :]]
         with pytest.raises(DataError, match=rf"row 0, column {j} is '{cell}', {message}"):
             code_rows(bad, columns, place)
     with pytest.raises(DataError, match="row 1, column 0 is empty: fill it or remove the row, then predict"):

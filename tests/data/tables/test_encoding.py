@@ -122,7 +122,8 @@ def test_a_label_moves_no_statistic_of_its_own_row():
     rows = []
     for y in (labels, flipped):
         data = table_dataset(pa.table({"a": cells}), y)
-        rows.append(numbers(training_rows(data, None, 10**9)[0])[0])
+        encoding, folds = fit_encoding(data, least_rows=1)
+        rows.append(numbers(encoding.dataset(data, folds))[0])
     np.testing.assert_array_equal(*rows)
 
 
@@ -190,9 +191,21 @@ def test_what_a_data_set_holds_otherwise_is_refused_by_its_cell():
         numbers(encoding.dataset(Dataset.from_arrays(np.zeros((1, 3)))))
 
 
+def test_numbers_stand_for_levels_that_are_numbers_and_for_no_others():
+    data = table_dataset(pa.table({"a": [1, 3, 2.5, None] * 5}), [0, 1] * 10, categories=["a"])
+    encoding, _ = fit_encoding(data)
+    expected = numbers(encoding.dataset(data))
+    np.testing.assert_array_equal(numbers(encoding.dataset(Dataset.from_arrays([[1.0], [3.0], [2.5]]))), expected[:3])
+    table = Dataset.from_arrays([[np.nan], [9.0]])
+    np.testing.assert_array_equal(numbers(encoding.dataset(table)), [expected[3], np.zeros(4)])
+    encoding, _ = fit_encoding(table_dataset(pa.table({"a": ["01", "2"] * 10}), [0, 1] * 10))
+    with pytest.raises(DataError, match="is a number, but"):
+        numbers(encoding.dataset(Dataset.from_arrays([[1.0]])))
+
+
 def test_counts_that_do_not_fit_the_budget_are_refused():
     data = table_dataset(pa.table({"a": [f"level {i}" for i in range(2000)]}), [0, 1] * 1000)
-    with pytest.raises(BudgetError, match="need .* to be counted"):
+    with pytest.raises(BudgetError, match=r"need .* to be counted"):
         training_rows(data, None, 100_000)
 
 
