@@ -35,6 +35,8 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
     number = helper.np_dtype_to_tensor_dtype(np.dtype(given))
     parts, inputs = [], []
     for j, (name, column) in enumerate(zip(input_names(encoding), encoding.columns.columns, strict=True)):
+        if not encoding.widths[j]:
+            continue  # it tells nothing, and has no input
         kind = types.STRING if column.kind == CATEGORY else number
         inputs.append(helper.make_tensor_value_info(name, kind, ["rows", 1]))
         table = encoding.tables[j]
@@ -51,7 +53,7 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
             )
             flat = graph("Reshape", codes, np.array([-1]))
             parts.append(graph("Gather", np.ascontiguousarray(table).astype(graph.real), flat))
-        elif encoding.widths[j]:
+        else:
             value = graph.cast(name, graph.real)
             missing_value = graph("IsNaN", value)
             parts.append(graph("Where", missing_value, np.array(encoding.fills[j], graph.real), value))
@@ -129,9 +131,14 @@ def about_encoding(encoding: Encoding, prefix: str) -> list[str]:
         "      the value in such a row of the text of a category, in UTF-8, without blanks around it",
         "Booleans are 0 and 1 in it, dates are days since 1970-01-01. Texts that stand for missing values, such as NA,",
         "are not known here: give NaN. The columns, from 0:",
-        *(f"  {j:>3}  {line}" for j, line in enumerate(encoding.describe())),
+        *(f"  {j:>3}  {_harmless(line)}" for j, line in enumerate(encoding.describe())),
         "",
     ]
+
+
+def _harmless(text: str) -> str:
+    """A text for a comment: what is no plain ASCII, or could end a comment with what follows, is shown as _."""
+    return "".join(sign if sign.isascii() and sign.isprintable() and sign not in "\\?*/" else "_" for sign in text)
 
 
 def encoding_record(encoding: Encoding) -> dict[str, Any]:
