@@ -24,7 +24,7 @@ from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.inference.row_file import PIPE, RowFile
 from mllkm_scale.model.inference.targets import STANDARD_OUTPUT, PredictionTarget, prediction_target
 from mllkm_scale.model.model import Model
-from mllkm_scale.model.names import Columns, match_dataset
+from mllkm_scale.model.names import MatchedColumns, match_dataset
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -140,17 +140,17 @@ def predict_file(
         raise ParameterError(f"workers read HDF5 and zarr, not {rows.format}: convert {rows.name} first")
     checksum, tell = model_checksum(model), progress or silent
     with prediction_target(goal, overwrite=overwrite) as writer:
-        passing = _Passing(model, writer, scores, n_jobs)
+        passing = _Passing(model.machine, writer, scores, n_jobs)
         if rows.is_dataset:
             with rows.dataset() as opened:
                 dataset, columns = (opened, None) if by_position else match_dataset(model.features, opened)
                 passing.matched(columns)
-                model.require_features(dataset.n_features, dataset.name)
+                _, features = model.numeric(dataset, by_position=True)
                 writer.describe(model.classes, checksum, scores)
-                passing.dataset(dataset, tell, client, goal.parent)
+                passing.dataset(features, tell, client, goal.parent)
         else:
             writer.describe(model.classes, checksum, scores)
-            rows.walk(model.features, passing.take, tell, passing.matched)
+            rows.walk(model.features, passing.take, tell, passing.matched, model.encoding)
     return PredictSummary(
         source=rows.path,
         target=goal,
@@ -176,9 +176,9 @@ class _Passing:
         self.counts = np.zeros(len(model.classes), dtype=np.int64)
         self._model, self._writer, self._scores, self._n_jobs = model, writer, scores, n_jobs
         self._evaluate = decide if scores else label_codes
-        self.columns: Columns | None = None
+        self.columns: MatchedColumns | None = None
 
-    def matched(self, columns: Columns | None) -> None:
+    def matched(self, columns: MatchedColumns | None) -> None:
         """Note which columns are the features, where that was told by names."""
         self.columns = columns
 

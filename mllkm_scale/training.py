@@ -14,6 +14,7 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.preparation.prepared import require_writable
+from mllkm_scale.data.tables.fitting import told_of, training_rows
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
@@ -87,6 +88,7 @@ def train(
     """
     settings = resolve(preset, **params)
     with ExitStack() as stack:
+        dataset, test, encoding = training_rows(dataset, test, settings.budget_bytes, settings.random_state or 0)
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -102,7 +104,9 @@ def train(
         listeners = (listener, own, None if folder is None else folder.record)
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, finalizer)
+        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, finalizer, encoding)
+        for line in told_of(encoding, settings.verbose):
+            training.listener(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path
             training.executor = stack.enter_context(

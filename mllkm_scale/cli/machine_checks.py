@@ -39,9 +39,8 @@ Level = Literal["ok", "warning", "problem"]
 Result = TypeVar("Result")
 LEVELS: tuple[Level, ...] = ("ok", "warning", "problem")
 
-LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "h5py", "zarr", "dask", "distributed")
+LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "h5py", "zarr", "pyarrow", "dask", "distributed")
 EXTRAS = {
-    "pyarrow": ("parquet", "Parquet files"),
     "onnx": ("onnx", "export to ONNX"),
     "bokeh": ("dashboard", "dask's dashboard and performance report"),
     "dask-jobqueue": ("slurm", "SLURM clusters"),

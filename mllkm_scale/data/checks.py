@@ -59,9 +59,17 @@ def check(dataset: Dataset) -> DataSummary:
     low = np.full(dataset.n_features, np.inf)
     high = np.full(dataset.n_features, -np.inf)
     for start, chunk in dataset.chunks():
+        missing = np.isnan(chunk) if dataset.columns is not None else None  # a table may have missing values
+        if missing is not None and missing.any():
+            require_finite(np.where(missing, 0.0, chunk), start, dataset.name, "train")
+            np.minimum(low, np.where(missing, np.inf, chunk).min(axis=0), out=low)
+            np.maximum(high, np.where(missing, -np.inf, chunk).max(axis=0), out=high)
+            continue
         require_finite(chunk, start, dataset.name, "train")
         np.minimum(low, chunk.min(axis=0), out=low)
         np.maximum(high, chunk.max(axis=0), out=high)
+    empty = low > high  # columns all of whose values are missing
+    low[empty] = high[empty] = 0.0
     with np.errstate(over="ignore"):
         ranges = high - low
     widest, narrowest = int(np.argmax(ranges)), int(np.argmin(np.where(ranges > 0, ranges, np.inf)))

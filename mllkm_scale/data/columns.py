@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.sources import Source
+from mllkm_scale.data.tables.columns import Columns
 
 __all__ = ["picked_columns"]
 
@@ -50,5 +51,9 @@ def picked_columns(dataset: Dataset, columns: Sequence[int]) -> Dataset:
     ([[2.0, 0.0], [5.0, 3.0]], ['a', 'b'], ('z', 'x'))
     """
     picked = Dataset(ColumnSource(dataset.source, columns), dataset.label_source, path=dataset.path)
-    names = dataset.feature_names
-    return picked if names is None else picked.named([names[column] for column in columns])
+    names, held = dataset.feature_names, dataset.columns
+    if names is not None:
+        picked.named([names[column] for column in columns])
+    if held is not None:
+        picked.with_columns(Columns(tuple(held[column] for column in columns)))
+    return picked

@@ -16,6 +16,7 @@ from mllkm_scale.data.grid import require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.data.sources import ArraySource, Source
+from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, MAX_ALL_LEVELS, Columns
 from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = ["FEATURE_NAMES", "Dataset"]
@@ -50,6 +51,8 @@ class Dataset:
         Whether there are labels.
     feature_names : tuple of str or None
         What the features are called, where that is known.
+    columns : Columns or None
+        What the columns of a table hold; None for a matrix of numbers without missing values.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
 
@@ -85,6 +88,7 @@ class Dataset:
         self.buffer_bytes = x.buffer_bytes
         self._remove: Callable[[], object] | None = None
         self._names: Callable[[], tuple[str, ...] | None] = _no_names
+        self.columns: Columns | None = None
 
     @classmethod
     def open(
@@ -125,6 +129,7 @@ class Dataset:
                 labels.close()
             dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
             dataset._names = partial(_stored_names, kind, where, x, dataset.n_features)
+            dataset.columns = _stored_columns(kind, where, x, dataset)
             return dataset
         except BaseException:
             samples.close()
@@ -222,7 +227,7 @@ class Dataset:
 
     def unlabelled(self) -> Dataset:
         """The same samples without their labels, which then do not travel with them to another process."""
-        return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows)
+        return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -245,8 +250,18 @@ class Dataset:
         return self._y
 
     def named_as(self, other: Dataset) -> Self:
-        """This data set, whose features are called as those of another."""
-        self._names = other._names
+        """This data set, whose features are called, and whose columns are, as those of another."""
+        self._names, self.columns = other._names, other.columns
+        return self
+
+    def with_names(self, names: Sequence[str]) -> Self:
+        """This data set, whose features are called so."""
+        self._names = partial(_given_names, tuple(names))
+        return self
+
+    def with_columns(self, columns: Columns | None) -> Self:
+        """This data set as a table with such columns."""
+        self.columns = columns
         return self
 
     def named(self, names: Sequence[str]) -> Self:
@@ -310,3 +325,31 @@ def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_fea
             source.close()
     except DataError:  # there is none, or it cannot be read: the features go without names
         return None
+
+
+def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, dataset: Dataset) -> Columns | None:
+    """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
+    group, _, _ = x.rstrip("/").rpartition("/")
+    arrays, d = {}, dataset.n_features
+    most = dict(zip(COLUMN_ARRAYS, (d, MAX_ALL_LEVELS, d + 1), strict=True))
+    for name in COLUMN_ARRAYS:
+        try:
+            source = kind(path, f"{group}/{name}" if group else name)
+        except DataError:
+            if name == COLUMN_ARRAYS[0]:
+                return None
+            raise
+        try:
+            if len(source.shape) != 1 or source.shape[0] > most[name]:
+                raise DataError(
+                    f"{source.name} has shape {source.shape}, which does not fit {d} features: convert the table again"
+                )
+            arrays[name] = source.read(0, source.shape[0])
+        finally:
+            source.close()
+    if len(arrays[COLUMN_ARRAYS[0]]) != d:
+        raise DataError(
+            f"{dataset.name} has {d} features, but kinds of {len(arrays[COLUMN_ARRAYS[0]])} columns stand beside it:"
+            " convert the table again"
+        )
+    return Columns.from_arrays(arrays, dataset.feature_names, dataset.name)

@@ -119,6 +119,9 @@ class MLLKMClassifier(DecidesByModel):
     max_samples, window, warm_up : int or None, int or None, int
         Of `partial_fit` alone: most samples that it keeps, how many samples ago the oldest of them may have come, and
         the first samples, from which it takes scaling, projection, gammas and C. See `mllkm_scale.online`.
+    categories, as_number : list of str or int, or None
+        Of a table: columns, by name or position, that are categories or numbers whatever their type says. By default
+        text and categories are categories, and all else is numbers.
 
     Attributes
     ----------
@@ -192,6 +195,8 @@ class MLLKMClassifier(DecidesByModel):
         max_samples: int | None = None,
         window: int | None = None,
         warm_up: int = 1024,
+        categories: Sequence[str | int] | None = None,
+        as_number: Sequence[str | int] | None = None,
     ) -> None:
         self.C = C
         self.map = map
@@ -224,6 +229,8 @@ class MLLKMClassifier(DecidesByModel):
         self.max_samples = max_samples
         self.window = window
         self.warm_up = warm_up
+        self.categories = categories
+        self.as_number = as_number
 
     _model: Model | None = None
     _learner: OnlineLearner | None = None
@@ -236,7 +243,9 @@ class MLLKMClassifier(DecidesByModel):
 
         Parameters
         ----------
-        X : array (n, d) or Dataset
+        X : array (n, d), table or Dataset
+            A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
+            then takes such tables.
         y : array (n,), optional
             Labels; left out for a Dataset.
         """
@@ -308,6 +317,10 @@ class MLLKMClassifier(DecidesByModel):
         """The parameters for `train`: all of them, or with a preset those that win over it."""
         given = {name: getattr(self, name) for name in defaults()}
         return changed(given) if self.preset else given
+
+    def _table_options(self) -> dict[str, Any]:
+        given = {"categories": self.categories, "as_number": self.as_number}
+        return {name: list(columns) for name, columns in given.items() if columns is not None}
 
     @property
     def model_(self) -> Model:  # type: ignore[override]

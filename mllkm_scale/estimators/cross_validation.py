@@ -148,6 +148,9 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         chosen = f"{point.name} of {len(self.path_)}, validation error {100 * point.error:.3g} %, {point.cost}"
         return {"chosen": chosen} | super()._facts()
 
+    def _table_options(self) -> dict[str, Any]:
+        return {} if self.estimator is None else self.estimator._table_options()
+
     @property
     def n_jobs(self) -> int | None:  # type: ignore[override]
         return None if self.estimator is None else self.estimator.n_jobs

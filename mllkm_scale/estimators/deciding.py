@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
+from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
 from mllkm_scale.model.model import Model
 
@@ -49,16 +51,14 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(X, Dataset):
             return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
-        rows = self._rows(X)
-        return self.model_.decision_function(rows, n_jobs=self._threads())
+        return self.model_.decision_function(self._rows(X), n_jobs=self._threads())
 
     def predict(self, X: ArrayLike | Dataset) -> Array:
         """Label of each row. A Dataset is read chunk by chunk."""
         check_is_fitted(self)
         if isinstance(X, Dataset):
             return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
-        rows = self._rows(X)
-        return self.model_.predict(rows, n_jobs=self._threads())
+        return self.model_.predict(self._rows(X), n_jobs=self._threads())
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -79,6 +79,8 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if isinstance(X, Dataset):
             self.n_features_in_ = X.n_features
             return X
+        if self._is_table(X):
+            return self._table_data(X, y)
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
@@ -86,5 +88,29 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs
 
-    def _rows(self, X: ArrayLike) -> Array:
+    def _is_table(self, X: Any) -> bool:
+        """Whether X has more than numbers, or columns that are named as categories."""
+        return bool(self._table_options()) or (is_frame(X) and needs_encoding(X))
+
+    def _table_options(self) -> dict[str, Any]:
+        """Which columns the estimator names as categories or numbers; only those that are given."""
+        return {}
+
+    def _table_data(self, X: Any, y: ArrayLike | None) -> Dataset:
+        """A table and its labels, whose names are checked as scikit-learn does; its values are when they are read."""
+        table = X if is_frame(X) else values_table(np.asarray(X, dtype=object))
+        validate_data(self, X if is_frame(X) else np.asarray(X, dtype=object), skip_check_array=True)
+        if y is None:
+            raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
+        labels = column_or_1d(y, warn=True)
+        dataset = table_dataset(table, labels, **self._table_options())
+        if len(labels) != dataset.n_rows:
+            raise DataError(f"y has {len(labels)} labels, but X has {dataset.n_rows} rows: give one label per row")
+        check_classification_targets(labels)
+        return dataset
+
+    def _rows(self, X: Any) -> Any:
+        if self.model_.encoding is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
         return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))

@@ -13,6 +13,7 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.c_code import functions
 from mllkm_scale.export.c_text import c_comment, c_string, c_table
+from mllkm_scale.export.encoded import about_encoding, c_encoding
 from mllkm_scale.export.forms import FormName, find_tables
 from mllkm_scale.export.layout import Layout, TableLayout, machine_layout, table_layout
 from mllkm_scale.export.single import require_single, single_tables
@@ -38,8 +39,9 @@ def export_c(
     """Write a model as one C header, which compiles as C99 and as C++.
 
     It has float32 tables that are constant, takes raw features as float, computes in float, allocates nothing, writes
-    no global variable, and calls expf, sqrtf and fabsf of math.h at most. Its first comment says how many bytes of
-    constants and of stack it needs.
+    no global variable, and calls expf, sqrtf and fabsf of math.h at most. That of a model that was trained on a table
+    has a function that makes features of a row of numbers and codes, and one that gives the code of a text by strcmp.
+    Its first comment says how many bytes of constants and of stack it needs.
 
     Parameters
     ----------
@@ -95,10 +97,12 @@ def export_c(
     guard = f"{prefix.upper()}_H"
     parts = [
         c_comment(_about(model, layout, summary, prefix)),
-        f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n",
+        f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n"
+        + ("" if model.encoding is None else "#include <string.h>\n"),
         _renamed(_sizes(model, layout, cells), prefix),
         f"static const char *const {prefix}_classes[{len(model.classes)}] = {{\n{_class_names(model)}\n}};\n",
         _renamed("\n".join(code), prefix),
+        *([] if model.encoding is None else [_renamed(c_encoding(model.encoding), prefix)]),
         "#endif\n",
     ]
     write_bytes(target, "\n".join(parts).encode("ascii"))
@@ -139,7 +143,7 @@ def _whole(numbers: np.ndarray) -> np.ndarray:
 
 def _sizes(model: Model, layout: Layout, cells: TableLayout | None) -> str:
     sizes = {
-        "N_FEATURES": model.n_features_in,
+        "N_FEATURES": model.machine.n_features_in,
         "N_CLASSES": len(model.classes),
         "N_SCORES": layout.n_scores,
         "DIM": layout.n_features,
@@ -187,6 +191,7 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
         f"x holds {macro}_N_FEATURES raw features. C99 or C++; do not compile with -ffast-math, which assumes that no",
         "value is NaN. Nothing is allocated and no global variable is written: functions may run in several threads.",
         "",
+        *([] if model.encoding is None else about_encoding(model.encoding, prefix)),
         f"constants   {format_bytes(summary.constant_bytes)}",
         f"stack       {summary.stack_bytes} bytes of arrays, besides scalars and return addresses",
         f"machine     {model.n_kernels} {kind} {layout.map} kernels, by {by}",

@@ -42,7 +42,9 @@ def export_npz(
 
     The arrays are little-endian, in C order and not packed: float64, and int64 for positions. The JSON file has
     formulas, shapes, meanings, classes, the certificate, the checksum of the NPZ file, and test vectors: raw rows with
-    their scores and labels. Component-wise machines have their tables in it besides their kernels.
+    their scores and labels. Of a model that was trained on a table they hold the machine behind the encoding, and the
+    JSON file says how its features are made of the columns. Component-wise machines have their tables in it besides
+    their kernels.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ def _archive(arrays: dict[str, Array]) -> bytes:
 
 
 def _test_vectors(model: Model) -> dict[str, Any]:
-    rows, direct = probe_rows(model), model.direct()
+    rows, direct = probe_rows(model.machine), model.machine.direct()
     scores = direct.decision_function(rows)
     return {
         "rows": rows.tolist(),

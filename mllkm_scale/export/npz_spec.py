@@ -7,14 +7,15 @@ from typing import Any
 
 from mllkm_scale.base.version import __version__
 from mllkm_scale.data.preparation.scaling import Scaling
+from mllkm_scale.export.encoded import encoding_record
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
 __all__ = ["FORMAT", "VERSION", "ArrayNote", "describe_export"]
 
-FORMAT, VERSION = "mllkm-export", 2
-"""Version 2 has columns and knots, which only models that need them are written with."""
+FORMAT, VERSION = "mllkm-export", 3
+"""Version 2 has columns and knots, and version 3 the encoding of a table; only models that need them are written so."""
 
 
 BUMPS: dict[MapName, str] = {
@@ -42,15 +43,16 @@ def describe_export(
     family = model.family
     return {
         "format": FORMAT,
-        "version": 1 if model.preprocessor.scaling.columns is None else VERSION,
+        "version": _version(model),
         "written_by": f"mllkm-scale {__version__}",
         "npz": npz,
         "model_checksum": model_checksum(model),
         "family": {"map": family.map, "componentwise": bool(family.componentwise), "local_bias": family.local_bias},
         "classes": model.classes.tolist(),
         "class_type": _TYPES[model.classes.dtype.kind],
-        "n_features_in": model.n_features_in,
-        "feature_names": None if model.feature_names is None else list(model.feature_names),
+        "n_features_in": model.machine.n_features_in,
+        "feature_names": None if model.machine.feature_names is None else list(model.machine.feature_names),
+        "encoding": None if model.encoding is None else encoding_record(model.encoding),
         "n_features": int(model.anchors.shape[1]),
         "n_kernels": model.n_kernels,
         "n_scores": model.n_machines,
@@ -62,6 +64,12 @@ def describe_export(
         "certificate": model.certificate.to_header(),
         "test_vectors": tests,
     }
+
+
+def _version(model: Model) -> int:
+    if model.encoding is not None:
+        return VERSION
+    return 1 if model.preprocessor.scaling.columns is None else 2
 
 
 def _scaling_steps(scaling: Scaling) -> list[str]:

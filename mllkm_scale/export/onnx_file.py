@@ -10,6 +10,7 @@ import numpy as np
 
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.encoded import onnx_inputs
 from mllkm_scale.export.forms import PRECISIONS, FormName, PrecisionName, find_tables
 from mllkm_scale.export.layout import machine_layout, table_layout
 from mllkm_scale.export.onnx_graph import Graph, import_onnx
@@ -41,7 +42,9 @@ def export_onnx(
 ) -> ExportSummary:
     """Write a model as an ONNX file of opset 13.
 
-    Its input ``features`` is (rows, features), raw, with any number of rows. Its outputs are ``label``, (rows,), and
+    Its input ``features`` is (rows, features), raw, with any number of rows. A model that was trained on a table has an
+    input (rows, 1) for each column instead, which is called as the column: text for categories, numbers for the rest
+    (NaN for a missing one, 0 and 1 for booleans, days since 1970 for dates). Its outputs are ``label``, (rows,), and
     ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score a class. Labels are int64
     where all classes are whole numbers or booleans, and text otherwise.
 
@@ -91,7 +94,13 @@ def export_onnx(
     tables = find_tables(model, form, deviation)
     layout = machine_layout(model)
     graph = Graph(onnx, real)
-    z = add_preparation(graph, layout.preparation, graph.cast("features", real))
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(given))
+    if model.encoding is None:
+        inputs = [onnx.helper.make_tensor_value_info("features", number, ["rows", model.n_features_in])]
+        features = graph.cast("features", real)
+    else:
+        features, inputs = onnx_inputs(graph, model.encoding, given)
+    z = add_preparation(graph, layout.preparation, features)
     if tables is not None:
         cells = table_layout(tables, layout)
         scores = add_table_scores(graph, single_tables(cells) if precision == "single" else cells, z)
@@ -114,7 +123,7 @@ def export_onnx(
         constant_bytes=constant_bytes,
         deviation=0.0 if tables is None else tables.deviation,
     )
-    made = _model(graph, model, summary, given, labels[1])
+    made = _model(graph, model, summary, inputs, number, labels[1])
     onnx.checker.check_model(made, full_check=True)
     write_bytes(target, made.SerializeToString())
     return summary
@@ -138,21 +147,21 @@ def _are_whole(classes: np.ndarray) -> bool:
     return all(abs(label) < 2**63 and label == int(label) for label in classes.tolist())
 
 
-def _model(graph: Graph, model: Model, summary: ExportSummary, given: type[np.floating], label_type: int) -> Any:
+def _model(graph: Graph, model: Model, summary: ExportSummary, inputs: list[Any], number: int, label_type: int) -> Any:
     helper = graph.onnx.helper
-    number = helper.np_dtype_to_tensor_dtype(np.dtype(given))
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "mllkm",
-            [helper.make_tensor_value_info("features", number, ["rows", model.n_features_in])],
+            inputs,
             [
                 helper.make_tensor_value_info("label", label_type, ["rows"]),
                 helper.make_tensor_value_info("scores", number, ["rows", model.n_machines]),
             ],
             graph.initializers,
         ),
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[helper.make_opsetid("", OPSET)]
+        + ([] if model.encoding is None else [helper.make_opsetid("ai.onnx.ml", 2)]),
         ir_version=IR_VERSION,
         producer_name="mllkm-scale",
         producer_version=__version__,

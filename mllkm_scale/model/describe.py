@@ -199,18 +199,21 @@ def _heaviest(model: Model, number: int) -> tuple[HeavyKernel, ...]:
 
 
 def _preprocessing(model: Model) -> str:
-    scaling, projection = model.preprocessor.scaling.kind, model.preprocessor.projection
+    prepared, encoding = model.preprocessor, model.encoding
+    scaling, projection = prepared.scaling.kind, prepared.projection
     text = "no scaling" if scaling == "none" else f"{scaling} scaling"
+    if encoding is not None:
+        text = f"{encoding.n_columns} columns of a table as {encoding.n_features} features, {text}"
     columns = model.preprocessor.scaling.columns
     if columns is not None:
         quantile = model.preprocessor.n_lookups
-        told = f"{len(columns)} columns of {len(np.unique(columns))} of {model.n_features_in} features"
+        told = f"{len(columns)} columns of {len(np.unique(columns))} of {prepared.n_features_in} features"
         text += f" ({told}, {quantile} of them quantiles)" if quantile else f" ({told})"
     if projection is None:
         return text
     if not projection.orthonormal:
         return f"{text}, mapped to {len(projection.variances)} features"
-    kept = f"{len(projection.variances)} principal components of {model.n_features_in} features"
+    kept = f"{len(projection.variances)} principal components of {prepared.n_features_in} features"
     return f"{text}, {kept}, whitened" if projection.whiten else f"{text}, {kept}"
 
 

@@ -13,7 +13,6 @@ from mllkm_scale.errors import DataError
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.model import Model
-from mllkm_scale.model.names import match_dataset
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -106,9 +105,7 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     >>> evaluate(model, Dataset.from_arrays(X, y)).confusion.tolist()
     [[2, 0], [0, 2]]
     """
-    if not by_position:
-        dataset, _ = match_dataset(model.features, dataset)
-    model.require_features(dataset.n_features, dataset.name)
+    model, dataset = model.numeric(dataset, by_position=by_position)
     truth = _codes(model.classes, dataset.labels(), dataset.label_name)
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)

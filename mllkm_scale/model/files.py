@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.tables.encoding import ENCODING_ARRAYS, Encoding
 from mllkm_scale.errors import MLLKMError, ModelFileError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -19,8 +20,8 @@ __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "s
 
 KIND = "mllkm-model"
 VERSION = 3
-"""The newest version that is read. Version 3 has names of features; version 2 has columns of features, quantiles or a
-mapped projection. A model is written as the oldest version that can hold it."""
+"""The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; version 3 has
+names of features or the encoding of a table. A model is written as the oldest version that can hold it."""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
@@ -66,6 +67,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
             feature_names=header.get("feature_names"),
+            encoding=Encoding.from_arrays(arrays) if any(name in arrays for name in ENCODING_ARRAYS) else None,
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -81,12 +83,13 @@ def model_checksum(model: Model) -> str:
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
-    """Every array of a model by name, those of its preprocessor too."""
-    return {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+    """Every array of a model by name, those of its preprocessor and encoding too."""
+    own = {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
+    return own if model.encoding is None else own | model.encoding.to_arrays()
 
 
 def _version(model: Model) -> int:
-    if model.feature_names is not None:
+    if model.feature_names is not None or model.encoding is not None:
         return VERSION
     return 1 if model.preprocessor.is_plain else 2
 

@@ -12,17 +12,21 @@ import os
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.tables.columns import CATEGORY
+from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.inference.blocks import BlockPlan, Rows, plan_blocks
 from mllkm_scale.model.inference.decision import decide, global_predictors
 from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
-from mllkm_scale.model.names import match_dataset
+from mllkm_scale.model.names import match_dataset, unique_names
 from mllkm_scale.model.parts import ModelParts
 from mllkm_scale.model.tables.form import Form, additive_form
 from mllkm_scale.model.tables.shapes import shape_values
@@ -52,8 +56,11 @@ class Model(ModelParts):
     preprocessor : Preprocessor
     certificate : ModelRecord
     feature_names : tuple of str, optional
-        What the features are called. Rows that come with names are matched by them: data frames and data sets in any
-        order of their columns, of which others are left out. Rows without names are taken by position.
+        The names of the features, or of the columns of the table that the model was trained on. Rows that come with
+        names are matched by them: data frames and data sets in any order of their columns, of which others are left
+        out. Rows without names are taken by position.
+    encoding : Encoding, optional
+        What makes features of the rows of a table; None where rows are numbers.
 
     Examples
     --------
@@ -158,6 +165,53 @@ class Model(ModelParts):
         """
         return self.flat(shape_values(self, feature, grid))
 
+    @cached_property
+    def machine(self) -> Model:
+        """The model behind the encoding, which takes rows of features; itself where rows are numbers."""
+        if self.encoding is None:
+            return self
+        return self._with(encoding=None, feature_names=unique_names(self.encoding.feature_names))
+
+    def encoded_by(self, encoding: Encoding) -> Model:
+        """This machine behind an encoding, by which it takes rows of a table."""
+        names = encoding.columns.names
+        return self._with(encoding=encoding, feature_names=unique_names(names) if all(names) else None)
+
+    def _with(self, **parts: Any) -> Model:
+        return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | parts)
+
+    def numeric(self, dataset: Dataset, *, by_position: bool = False) -> tuple[Model, Dataset]:
+        """The machine behind the encoding, and the rows of a data set as that takes them; nothing is read now.
+
+        Columns are matched by name where both have names, unless they are to be taken by position.
+
+        Raises
+        ------
+        DataError
+            If the data set has another number of columns, lacks a feature that the model knows by name, or has
+            categories where the model was trained with numbers.
+        """
+        if not by_position:
+            dataset, _ = match_dataset(self.features, dataset)
+        if self.encoding is not None:
+            return self.machine, self.encoding.dataset(dataset)
+        self.require_features(dataset.n_features, dataset.name)
+        if dataset.columns is not None:
+            for j, column in enumerate(dataset.columns.columns):
+                if column.kind == CATEGORY:
+                    raise DataError(
+                        f"{dataset.name}: column {j} {column.name!r} (0-based) is a category, but the model was trained"
+                        " with numbers alone: give the columns that it was trained with"
+                    )
+        return self, dataset
+
+    def _table(self, X: Any) -> Dataset:
+        """Rows of a table in memory as a data set."""
+        from mllkm_scale.data.tables.frames import rows_dataset
+
+        assert self.encoding is not None
+        return rows_dataset(X, self.encoding.columns)
+
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
 
@@ -173,7 +227,8 @@ class Model(ModelParts):
         Parameters
         ----------
         X : array-like of shape (n, n_features_in), or data frame
-            The columns of a data frame are matched by name, if the model knows names.
+            The columns of a data frame are matched by name, if the model knows names. A model that was trained on a
+            table takes a table of pandas, polars or Arrow, or rows of its values.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
@@ -183,7 +238,10 @@ class Model(ModelParts):
             If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
             of which row and column are named.
         """
-        return decide(self, Rows.of(self.features.of_table(X)), n_jobs)
+        rows = self.features.of_table(X)
+        if self.encoding is None:
+            return decide(self, Rows.of(rows), n_jobs)
+        return np.concatenate([f for _, f in self.decision_chunks(self._table(rows), n_jobs=n_jobs)])
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The label of every row, shape (n,), as `decision_function` decides.
@@ -191,22 +249,23 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
-        labels: Array = self.classes[label_codes(self, Rows.of(self.features.of_table(X)), n_jobs)]
-        return labels
+        rows = self.features.of_table(X)
+        if self.encoding is None:
+            labels: Array = self.classes[label_codes(self, Rows.of(rows), n_jobs)]
+            return labels
+        return np.concatenate([labels for _, labels in self.predict_chunks(self._table(rows), n_jobs=n_jobs)])
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
-        dataset, _ = match_dataset(self.features, dataset)
-        self.require_features(dataset.n_features, dataset.name)
-        for start, chunk in dataset.chunks():
-            yield start, decide(self, Rows(chunk, start, dataset.name), n_jobs)
+        machine, rows = self.numeric(dataset)
+        for start, chunk in rows.chunks():
+            yield start, decide(machine, Rows(chunk, start, rows.name), n_jobs)
 
     def predict_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and labels of each chunk of a data set; only one chunk is in memory."""
-        dataset, _ = match_dataset(self.features, dataset)
-        self.require_features(dataset.n_features, dataset.name)
-        for start, chunk in dataset.chunks():
-            yield start, self.classes[label_codes(self, Rows(chunk, start, dataset.name), n_jobs)]
+        machine, rows = self.numeric(dataset)
+        for start, chunk in rows.chunks():
+            yield start, self.classes[label_codes(machine, Rows(chunk, start, rows.name), n_jobs)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file; see `save_model`."""

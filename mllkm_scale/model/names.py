@@ -18,8 +18,8 @@ from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = [
-    "Columns",
     "Features",
+    "MatchedColumns",
     "as_feature_names",
     "ignored_columns",
     "listed_names",
@@ -31,7 +31,7 @@ LISTED = 10
 
 
 @dataclass(frozen=True)
-class Columns:
+class MatchedColumns:
     """Positions of the features of a model among the `n_columns` of a table, and the names of the columns left out.
 
     Examples
@@ -62,7 +62,7 @@ class Features:
     count: int
     names: tuple[str, ...] | None = None
 
-    def match(self, found: Sequence[str] | None, where: str) -> Columns | None:
+    def match(self, found: Sequence[str] | None, where: str) -> MatchedColumns | None:
         """Where the features stand among columns of these names; None if either side has no names.
 
         Raises
@@ -83,14 +83,15 @@ class Features:
             raise DataError(f"{where} has {len(places[twice[0]])} columns of the name {twice[0]!r}: rename all but one")
         wanted = set(self.names)
         positions = tuple(places[name][0] for name in self.names)
-        return Columns(positions, len(found), tuple(name for name in places if name not in wanted))
+        return MatchedColumns(positions, len(found), tuple(name for name in places if name not in wanted))
 
     def of_table(self, X: ArrayLike) -> ArrayLike:
         """The columns of a data frame that are the features, in their order; an array as it is.
 
         Warns of columns that are left out.
         """
-        columns = getattr(X, "columns", None)
+        arrow = hasattr(X, "column_names")
+        columns = getattr(X, "column_names" if arrow else "columns", None)
         if self.names is None or columns is None:
             return X
         found = list(columns)
@@ -100,7 +101,10 @@ class Features:
         matched = self.match(names, "X")
         assert matched is not None
         _warn(matched)
-        return X if matched.in_place else X[[found[at] for at in matched.positions]]  # type: ignore[index,call-overload]
+        if matched.in_place:
+            return X
+        taken = [found[at] for at in matched.positions]
+        return X.select(taken) if arrow else X[taken]  # type: ignore[union-attr,index,call-overload]
 
     def of_row(self, x: Mapping[str, Any]) -> list[Any]:
         """The values of a row that is given by name."""
@@ -112,7 +116,7 @@ class Features:
         return [x[name] for name in self.names]
 
 
-def match_dataset(features: Features, dataset: Dataset) -> tuple[Dataset, Columns | None]:
+def match_dataset(features: Features, dataset: Dataset) -> tuple[Dataset, MatchedColumns | None]:
     """The data set with the columns that a model takes, in its order, where both have names; nothing is read now."""
     matched = features.match(dataset.feature_names, dataset.name)
     if matched is None or matched.in_place:
@@ -162,7 +166,7 @@ def _missing(missing: Sequence[str], wanted: Sequence[str], found: Sequence[str]
     )
 
 
-def _warn(matched: Columns) -> None:
+def _warn(matched: MatchedColumns) -> None:
     remark = matched.remark("X")
     if remark is not None:
         warnings.warn(remark, UserWarning, stacklevel=5)

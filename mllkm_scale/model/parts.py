@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.sources import plain_text
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -36,6 +37,7 @@ class ModelParts:
     preprocessor: Preprocessor
     certificate: ModelRecord
     feature_names: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _class_labels(self.classes))
@@ -61,7 +63,7 @@ class ModelParts:
     @property
     def n_features_in(self) -> int:
         """Features of a row as it is given."""
-        return self.preprocessor.n_features_in
+        return self.preprocessor.n_features_in if self.encoding is None else self.encoding.n_columns
 
     @property
     def features(self) -> Features:
@@ -97,6 +99,11 @@ class ModelParts:
         check_map(family.map)
         if not 0 <= family.local_bias < np.inf:
             raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
+        if self.encoding is not None and self.encoding.n_features != self.preprocessor.n_features_in:
+            raise ParameterError(
+                f"the encoding makes {self.encoding.n_features} features, but the preprocessor takes"
+                f" {self.preprocessor.n_features_in}: give those of one training"
+            )
         s, d = self.gammas.size, self.preprocessor.n_features_out
         K = self.n_machines
         needed = {

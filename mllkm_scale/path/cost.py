@@ -46,7 +46,7 @@ def costs_of(model: Model, dataset: Dataset) -> dict[str, Any]:
         model.save(path)
         facts, size = describe(model), path.stat().st_size
     return {
-        "row_us": measure_row_us(model, dataset.part(0, min(BATCH_ROWS, dataset.n_rows))),
+        "row_us": measure_row_us(model.machine, dataset.part(0, min(BATCH_ROWS, dataset.n_rows))),
         "model_bytes": size,
         "multiply_adds": facts.multiply_adds if facts.tables is None else facts.tables.multiply_adds,
     }

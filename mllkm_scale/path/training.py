@@ -24,6 +24,8 @@ from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.subset import split
+from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.data.tables.fitting import training_rows
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
@@ -136,15 +138,18 @@ def train_path(
         if isinstance(validation, float | int):
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
+        dataset, held_out, encoding = training_rows(
+            dataset, validation, settings.budget_bytes, settings.random_state or 0
+        )
         plan = make_plan(dataset, settings, held_bytes)
-        finalizer = ReportFinalizer.checked(dataset, validation, image_shape, report if run_dir is not None else False)
+        finalizer = ReportFinalizer.checked(dataset, held_out, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
         own = PlainProgress() if settings.verbose else None
         tell = broadcast(listener, own)
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer)
+        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
         if client is not None:
             where = None if folder is None else folder.path
             path.executor = stack.enter_context(dask_executor(client, where, settings, plan, path.poll, path.listener))
@@ -164,7 +169,9 @@ class PathTraining:
         folder: PathFolder | None,
         should_stop: Callable[[], bool] | None,
         finalizer: ReportFinalizer,
+        encoding: Encoding | None = None,
     ) -> None:
+        self.encoding = encoding
         self.values, self.params, self.plan, self.threads = values, params, plan, threads
         self.shown, self.folder, self.should_stop, self.finalizer = listener, folder, should_stop, finalizer
         self.listener = broadcast(listener, None if folder is None else folder.log)
@@ -253,7 +260,9 @@ class PathTraining:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer)
+            training = Training(
+                params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.encoding
+            )
             training.executor, training.start = self.executor, start
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started

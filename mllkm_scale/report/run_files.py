@@ -160,7 +160,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
     rounds, reports, epochs = folder.read_history(), folder.streamed.read(), folder.epochs.read()
     record = _read_json(folder.run)
     if model is None and folder.model.exists():
-        model = load_model(folder.model)
+        model = load_model(folder.model).machine  # pictures are of features, not of the columns of a table
     if model is None and not rounds and not reports and not epochs and "parameters" not in record:
         raise DataError(
             f"{where} holds no training: it has neither {folder.model.name} nor {folder.history.name} nor"

@@ -20,6 +20,7 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.labels import encode_labels
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.record import LearnedRecord
@@ -101,9 +102,11 @@ class Training:
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
         finalizer: Finalizer,
+        encoding: Encoding | None = None,
     ) -> None:
         self.params, self.plan, self.threads, self.folder = params, plan, threads, folder
         self.listener, self.should_stop, self.finalizer = listener, should_stop, finalizer
+        self.encoding = encoding  # of a table, whose rows as features are the data set
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.start = COLD
         self.worker_peak_bytes = 0
@@ -390,15 +393,16 @@ class Training:
             elapsed_s=self.elapsed_s(),
             reason="" if self.choice is None else self.choice.reason,
         )
+        whole = model if self.encoding is None else model.encoded_by(self.encoding)
         if self.folder is not None:
-            model.save(self.folder.model)
+            whole.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
         evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs)
         self.finalizer.draw(model, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)
         self.listener(finished)
-        return TrainResult(model, duals, tuple(self.history), status, self.plan, peak, evaluation)
+        return TrainResult(whole, duals, tuple(self.history), status, self.plan, peak, evaluation)
 
     def record(self, dataset: Dataset, model: Model | None = None, finished: Finished | None = None) -> dict[str, Any]:
         """What run.json holds, of a training that begins or of one that has ended."""

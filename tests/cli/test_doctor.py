@@ -170,7 +170,7 @@ def test_an_extra_that_is_not_installed_is_no_problem(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     found = list(doctor.check_extras())
     assert {finding.level for finding in found} == {"ok"}
-    assert 'pip install "mllkm-scale[parquet]"' in found[0].text
+    assert 'pip install "mllkm-scale[onnx]"' in found[0].text
 
 
 def test_a_scheduler_that_is_not_there_is_a_problem_within_the_time(mllkm: Run) -> None:

@@ -118,7 +118,11 @@ def test_small_files_stay_small(source, tmp_path):
         ("in.xls", {}, "not clear from its name: name one of csv, tsv, libsvm, npz, npy, idx, parquet"),
         ("in.csv", {"format": "arff"}, "'arff' is not a format: choose one of csv, tsv"),
         ("in.csv", {"x": "a"}, "x does not belong to the format csv"),
-        ("in.csv", {"y": "a"}, "y does not belong to the format csv, which knows header, label_column"),
+        (
+            "in.csv",
+            {"y": "a"},
+            "y does not belong to the format csv, which knows as_number, categories, header, label_column",
+        ),
         ("in.npy", {"label_column": 2}, "label_column does not belong to the format npy"),
         ("in.npz", {"header": True}, "header does not belong to the format npz"),
         ("in.csv", {"label_column": True}, "label_column must be"),

@@ -38,6 +38,18 @@ LAST = "last"
     help="CSV and TSV: whether the first line holds names; detected by default.",
 )
 @click.option(
+    "--categories",
+    metavar="NAME,...",
+    multiple=True,
+    help="CSV, TSV and Parquet: columns that are categories, whatever they look like; by name or position.",
+)
+@click.option(
+    "--as-number",
+    metavar="NAME,...",
+    multiple=True,
+    help="CSV, TSV and Parquet: columns that are numbers; what is none is refused with its place.",
+)
+@click.option(
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
@@ -54,11 +66,16 @@ def convert(
     y: str | None,
     label_column: str | int | None,
     header: bool | None,
+    categories: tuple[str, ...],
+    as_number: tuple[str, ...],
     hold_out: float | None,
     seed: int | None,
     overwrite: bool,
 ) -> None:
     """Convert IN to the HDF5 file OUT.h5 with the data sets X (samples) and y (labels).
+
+    The columns of a table may hold numbers, text, booleans and dates, and cells may be empty: what each column is found
+    to hold is printed, and --categories and --as-number say otherwise.
 
     The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With
     --hold-out, `mllkm train OUT.h5` measures its model on the rows held out.
@@ -69,6 +86,7 @@ def convert(
       mllkm convert data.csv data.h5 --hold-out 0.2
       mllkm convert iris.csv iris.h5 --label-column species
       mllkm convert new.csv new.h5 --label-column none
+      mllkm convert homes.csv homes.h5 --categories zip,street
       mllkm convert a9a.libsvm a9a.h5
       mllkm convert mnist.npz mnist.h5 --x x_train --y y_train
       mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
@@ -86,6 +104,8 @@ def convert(
             format=format_name,
             label_column=label_column,
             header=header,
+            categories=_names(categories),
+            as_number=_names(as_number),
             hold_out=hold_out,
             seed=seed or 0,
             progress=progress,
@@ -94,6 +114,14 @@ def convert(
     click.echo(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
     for name, (shape, kind) in summary.arrays.items():
         click.echo(f"  {name:<13} {_shape(shape):<16} {kind}")
+    if summary.columns is not None:
+        click.echo("columns:")
+        for line in summary.columns.describe():
+            click.echo(f"  {line}")
+
+
+def _names(given: tuple[str, ...]) -> list[str]:
+    return [name.strip() for names in given for name in names.split(",") if name.strip()]
 
 
 def _shape(shape: tuple[Any, ...]) -> str:

@@ -39,12 +39,14 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
       mllkm plan train.h5 --memory 512MB --n-components 50 --json
     """
     from mllkm_scale.data import Dataset
+    from mllkm_scale.data.tables.fitting import training_rows
     from mllkm_scale.params import resolve
     from mllkm_scale.plan.training import make_plan
 
     params = resolve(**given_parameters(context))
     with Dataset.open(data, x, y) as dataset:
-        made = make_plan(dataset, params)
+        rows, _, _ = training_rows(dataset, None, params.budget_bytes, params.random_state or 0)
+        made = make_plan(rows, params)
     if as_json:
         print_json(made.as_dict())
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions, Pro
 from mllkm_scale.data.converters.parquet import convert_parquet
 from mllkm_scale.data.converters.streams import is_gzip
 from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, Columns
 from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = ["FORMATS", "ConvertSummary", "convert", "require_readable"]
@@ -36,14 +38,16 @@ class _Format:
     gzip: bool = True
 
 
+_TABLE = frozenset({"label_column", "categories", "as_number"})
+
 FORMATS = {
-    "csv": _Format(convert_csv, r"\.csv", frozenset({"label_column", "header"})),
-    "tsv": _Format(convert_tsv, r"\.tsv", frozenset({"label_column", "header"})),
+    "csv": _Format(convert_csv, r"\.csv", _TABLE | {"header"}),
+    "tsv": _Format(convert_tsv, r"\.tsv", _TABLE | {"header"}),
     "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)"),
     "npz": _Format(convert_npz, r"\.npz", frozenset({"x", "y"}), gzip=False),
     "npy": _Format(convert_npy, r"\.npy", frozenset({"y"}), gzip=False),
     "idx": _Format(convert_idx, r"\.idx|[.-]idx\d-[a-z]+", frozenset({"y"})),
-    "parquet": _Format(convert_parquet, r"\.(parquet|pq)", frozenset({"label_column"}), gzip=False),
+    "parquet": _Format(convert_parquet, r"\.(parquet|pq)", _TABLE, gzip=False),
 }
 
 
@@ -51,7 +55,8 @@ FORMATS = {
 class ConvertSummary:
     """What a conversion wrote: every array by name, with its shape and type.
 
-    `n_rows` and `n_features` are those of X, 0 if no array has that name; `label_type` is the type of y.
+    `n_rows` and `n_features` are those of X, 0 if no array has that name; `label_type` is the type of y. `columns` are
+    those of a table that has more than numbers, or missing values, and None otherwise.
     """
 
     source: Path
@@ -62,6 +67,7 @@ class ConvertSummary:
     n_features: int
     label_type: str | None
     size_bytes: int
+    columns: Columns | None = None
 
 
 def convert(
@@ -73,6 +79,8 @@ def convert(
     format: str | None = None,
     label_column: str | int | None = LAST_COLUMN,
     header: bool | None = None,
+    categories: Sequence[str | int] = (),
+    as_number: Sequence[str | int] = (),
     hold_out: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -80,7 +88,10 @@ def convert(
 ) -> ConvertSummary:
     """Convert a file to an HDF5 file with the data sets X and y.
 
-    Where the columns have names, these are the data set feature_names.
+    Where the columns have names, these are the data set feature_names. Columns of a table may hold numbers, text
+    (categories), booleans (true and false) and dates (ISO 8601), and cells may be empty: what each column holds is
+    found out from its cells, and stands beside X (`Dataset.columns`), in which categories are codes and missing values
+    NaN.
 
     The target appears when all of it is written, and is untouched after an error or an interruption.
 
@@ -98,6 +109,8 @@ def convert(
         CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
+    categories, as_number : sequence of str or int
+        CSV, TSV and Parquet: columns, by name or position, that are categories or numbers whatever they look like.
     hold_out : float, optional
         Share of the rows of each class, drawn at random, that become X_test and y_test of the same file. The first row
         of a class is not among them.
@@ -134,7 +147,16 @@ def convert(
     kind = _format_of(origin) if format is None else format
     if kind not in FORMATS:
         raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
-    options = ConvertOptions(x=x, y=y, label_column=label_column, header=header, hold_out=hold_out, seed=seed)
+    options = ConvertOptions(
+        x=x,
+        y=y,
+        label_column=label_column,
+        header=header,
+        hold_out=hold_out,
+        seed=seed,
+        categories=tuple(categories),
+        as_number=tuple(as_number),
+    )
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
@@ -152,7 +174,11 @@ def convert(
         _require_usable(origin, options, arrays)
     shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
     label_type = arrays["y"][1] if "y" in arrays else None
-    return ConvertSummary(origin, goal, kind, arrays, shape[0], shape[1], label_type, goal.stat().st_size)
+    columns = None
+    if COLUMN_ARRAYS[0] in arrays and "X" in arrays:
+        with Dataset.open(goal, "X", None) as written:
+            columns = written.columns
+    return ConvertSummary(origin, goal, kind, arrays, shape[0], shape[1], label_type, goal.stat().st_size, columns)
 
 
 def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> HDF5Writer:
@@ -178,6 +204,8 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         "y": options.y is not None,
         "label_column": options.label_column != LAST_COLUMN,
         "header": options.header is not None,
+        "categories": bool(options.categories),
+        "as_number": bool(options.as_number),
     }
     for option, is_given in given.items():
         if is_given and option not in FORMATS[kind].options:

@@ -83,9 +83,11 @@ def layout_of(
 
 
 def _looks_like_header(first: list[str], rest: list[list[str]], label: int | None) -> bool:
-    """A header has no number where features are; or text as its label where the next line has a number."""
+    """A header has no number where features are, and no name twice where the next line has no number either; or it has
+    text as its label where the next line has a number."""
     if not any(is_number(cell) for column, cell in enumerate(first) if column != label):
-        return True
+        below = any(is_number(cell) for row in rest for column, cell in enumerate(row) if column != label)
+        return below or not rest or len(set(first)) == len(first)
     if label is None or is_number(first[label]):
         return False
     return any(len(row) == len(first) and is_number(row[label]) for row in rest)

@@ -1,5 +1,6 @@
-"""CSV and TSV to HDF5: one record a line, numbers, and a column of labels that may be text.
+"""CSV and TSV to HDF5: one record a line, columns of any kind, and a column of labels that may be text.
 
+What a column holds is found out while it is written; where a later cell shows another kind, the pass begins again.
 Labels are int64 until a block shows that they are not: then the pass begins again with float64, or with text, so that
 equal labels are stored equally however late the first odd one comes.
 """
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.tables.coding import Recode, TableCoder
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_csv", "convert_tsv"]
@@ -44,20 +46,30 @@ def _convert(
     source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress, delimiter: str | None
 ) -> None:
     layout = read_layout(source, options, delimiter)
+    names = [""] * len(layout.features) if layout.names is None else [layout.names[place] for place in layout.features]
+    coder = TableCoder(names, str(source), options.categories, options.as_number, layout.features)
     kind = "int64"
     while True:
         try:
             for first, lines in text_blocks(source, progress):
-                _write_block(writer, layout, first, lines, kind)
-            if layout.names is not None:
-                writer.write_names([layout.names[column] for column in layout.features])
-            return
+                _write_block(writer, layout, first, lines, kind, coder)
+            break
+        except Recode:
+            pass
         except _OtherLabels as found:
             kind = found.kind
-            writer.restart()
+        coder.restart()
+        writer.restart()
+    if layout.names is not None:
+        writer.write_names(names)
+    columns = coder.columns()
+    if not coder.is_plain:
+        writer.write_columns(columns)
 
 
-def _write_block(writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[str], kind: str) -> None:
+def _write_block(
+    writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[str], kind: str, coder: TableCoder
+) -> None:
     begin = max(0, layout.first_line - first)
     numbers: Sequence[int] = range(first + begin, first + len(lines))
     kept = lines[begin:]
@@ -66,10 +78,10 @@ def _write_block(writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[
         kept = [line for line in kept if not is_blank(line)]
     if not kept:
         return
-    texts = label_texts(layout, numbers, kept)
-    writer.append("X", feature_rows(layout, numbers, kept))
+    block = read_block(layout, numbers, kept)
+    writer.append("X", coder.code(block.features, block.place))
     if layout.label is not None:
-        writer.append_labels("y", _labels(layout, numbers, texts, kind))
+        writer.append_labels("y", _labels(layout, numbers, block.labels(), kind))
 
 
 def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: str) -> NDArray[Any]:

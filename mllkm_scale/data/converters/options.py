@@ -22,6 +22,8 @@ class ConvertOptions:
     header: bool | None = None
     hold_out: float | None = None
     seed: int = 0
+    categories: tuple[str | int, ...] = ()
+    as_number: tuple[str | int, ...] = ()
 
 
 def silent(done: int, total: int) -> None:

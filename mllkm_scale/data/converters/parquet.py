@@ -1,8 +1,7 @@
-"""Parquet to HDF5: numeric columns become X, one column becomes the labels; pyarrow is imported late."""
+"""Parquet to HDF5: one column becomes the labels, and the others X, whatever they hold."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,99 +9,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.writer import ArrayWriter
-from mllkm_scale.data.grid import default_chunk_rows
-from mllkm_scale.data.sources import one_line
-from mllkm_scale.errors import DataError, MLLKMError, ParameterError
+from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet
+from mllkm_scale.data.tables.coding import Recode, TableCoder
+from mllkm_scale.errors import DataError
 
 __all__ = ["convert_parquet"]
 
-# pandas stores its index as a column of this name, after all others.
-PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
-
-def convert_parquet(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
+def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
     """Write the columns of a Parquet file as X, and the label column as y."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ParameterError(
-            f'{source} needs pyarrow to be read: install it with pip install "mllkm-scale[parquet]"'
-        ) from None
-    try:
-        with parquet.ParquetFile(source) as file:
-            _copy(file, source, writer, options, progress)
-    except MLLKMError:
-        raise
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again") from error
+    with open_parquet(source, options) as table:
+        dtype = _dtype(table)
+        writer.require_space(table.n_rows * len(table.names) * dtype.itemsize)
+        coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions, typed=True)
+        while True:
+            try:
+                for block in table.blocks():
+                    _write_block(writer, table, block, coder, dtype)
+                    progress(block.first + block.n_rows, table.n_rows)
+                break
+            except Recode:
+                coder.restart()
+                writer.restart()
+            except _Missing:
+                dtype = np.dtype(np.float64)
+                coder.restart()
+                writer.restart()
+        columns = coder.columns()
+        if table.n_rows:
+            writer.write_names(table.names)
+        if not coder.is_plain:
+            writer.write_columns(columns)
 
 
-def _copy(file: Any, source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
-    fields = [field for field in file.schema_arrow if not PANDAS_INDEX.fullmatch(field.name)]
-    names = [field.name for field in fields]
-    if len(set(names)) < len(names):
-        raise DataError(f"{source} has two columns of one name: rename one")
-    label = _label_name(source, options.label_column, names)
-    features = [field for field in fields if field.name != label]
-    if not features:
-        raise DataError(f"{source} has no columns of features: give at least one besides the label")
-    dtype = np.result_type(*(_feature_dtype(field, source) for field in features))
-    n_rows = file.metadata.num_rows
-    writer.require_space(n_rows * len(features) * dtype.itemsize)
-    done = 0
-    for batch in file.iter_batches(batch_size=default_chunk_rows(len(features)), columns=names):
-        block = np.empty((batch.num_rows, len(features)), dtype=dtype)
-        for place, field in enumerate(features):
-            block[:, place] = _column(batch, field.name, done, source)
-        writer.append("X", block)
-        if label is not None:
-            writer.append_labels("y", _labels(_column(batch, label, done, source), label, source))
-        done += batch.num_rows
-        progress(done, n_rows)
-    if done:
-        writer.write_names([field.name for field in features])
+class _Missing(Exception):
+    """Values are missing, which the type of the pass cannot hold."""
 
 
-def _label_name(source: Path, label: str | int | None, names: list[str]) -> str | None:
-    if label is None:
-        return None
-    if isinstance(label, str):
-        if label not in names:
-            raise DataError(f"{source} has no column {label!r}: it has {', '.join(names[:20])}; name the label")
-        return label
-    if not -len(names) <= label < len(names):
-        raise DataError(f"{source}: there is no column {label} among {len(names)}: count from 0, or -1 for the last")
-    return names[label]
+def _dtype(table: ParquetTable) -> np.dtype[Any]:
+    """The narrowest type that holds all columns, if they are numbers; float64 for tables."""
+    types = []
+    for kind in table.types:
+        try:
+            types.append(np.dtype(kind.to_pandas_dtype()))
+        except (NotImplementedError, TypeError):  # what pyarrow raises for a type that NumPy does not have
+            types.append(np.dtype(object))
+    plain = all(dtype.kind in "fiu" for dtype in types)
+    return np.result_type(*types) if plain else np.dtype(np.float64)
 
 
-def _feature_dtype(field: Any, source: Path) -> np.dtype[Any]:
-    try:
-        dtype: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
-    except (NotImplementedError, TypeError):  # what pyarrow raises for a type that NumPy does not have
-        dtype = np.dtype(object)
-    if dtype.kind not in "fiub":
-        raise DataError(
-            f"{source}: column {field.name!r} has type {field.type}, not a number: encode it as a number,"
-            " drop it, or name it as the label column"
-        )
-    return dtype
+def _write_block(
+    writer: HDF5Writer, table: ParquetTable, block: ParquetBlock, coder: TableCoder, dtype: np.dtype[Any]
+) -> None:
+    rows = coder.code(block.features, block.place)
+    if dtype.kind != "f" and not coder.is_plain:
+        raise _Missing
+    if dtype.kind != "f":  # whole numbers keep all their digits
+        rows = np.stack([column.to_numpy(zero_copy_only=False) for column in block.features], axis=1)
+    writer.append("X", rows.astype(dtype, copy=False))
+    if table.label is not None:
+        writer.append_labels("y", _labels(table, block))
 
 
-def _column(batch: Any, name: str, first: int, source: Path) -> NDArray[Any]:
-    column = batch.column(name)
+def _labels(table: ParquetTable, block: ParquetBlock) -> NDArray[Any]:
+    assert table.label is not None
+    column = block.label
     if column.null_count:
-        row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DataError(f"{source}: column {name!r} is empty at row {row} (0-based): fill it or remove the row")
+        row = block.first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DataError(
+            f"{table.source}: column {table.label!r} is empty at row {row} (0-based): fill it or remove the row"
+        )
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _labels(values: NDArray[Any], label: str, source: Path) -> NDArray[Any]:
     if values.dtype.kind in "fiub":
         return values
     texts = values.tolist()
     if not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{source}: the label column {label!r} holds neither numbers nor text: encode it as one")
+        raise DataError(
+            f"{table.source}: the label column {table.label!r} holds neither numbers nor text: encode it as one"
+        )
     return np.array(texts, dtype=np.str_)

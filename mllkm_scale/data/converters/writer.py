@@ -15,6 +15,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.whole_files import cannot_write
 from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.dataset import FEATURE_NAMES
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ScratchError
 
 __all__ = ["ArrayWriter", "HDF5Writer"]
@@ -84,6 +85,11 @@ class HDF5Writer(WholeFile):
     def write_names(self, names: Sequence[str]) -> None:
         """What the features are called, as `Dataset.feature_names` finds it."""
         self.append(FEATURE_NAMES, np.array(names, dtype=np.str_))
+
+    def write_columns(self, columns: Columns) -> None:
+        """What the columns of a table hold, as `Dataset.columns` finds it."""
+        for name, values in columns.to_arrays().items():
+            self.append(name, values)
 
     def write_attributes(self, **attributes: str) -> None:
         """Attributes of the file: where its arrays are from."""

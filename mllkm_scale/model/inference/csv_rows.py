@@ -1,6 +1,6 @@
-"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a number a feature, no label needed.
+"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a cell a column, no label needed.
 
-Separator and header are detected as in `convert`. Columns are matched by name where the text and the model have names.
+Separator and header are detected as in `convert`. Columns are matched by name if the text and the model have names.
 What is no feature is left out, whatever it holds.
 """
 
@@ -14,12 +14,14 @@ from typing import IO, Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_blank, is_number, layout_of
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.tables.coding import code_rows
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError
-from mllkm_scale.model.names import Columns, Features
+from mllkm_scale.model.names import Features, MatchedColumns
 
 __all__ = ["csv_rows", "file_lines", "piped_lines"]
 
@@ -43,16 +45,17 @@ def csv_rows(
     options: ConvertOptions,
     delimiter: str | None,
     features: Features,
-    matched: Callable[[Columns], object] = lambda columns: None,
+    encoding: Encoding | None = None,
+    matched: Callable[[MatchedColumns], object] = lambda columns: None,
 ) -> Iterator[Array]:
-    """Rows of the features, of each block of lines; the first lines tell the layout.
+    """Rows of each block of lines, encoded if there is an encoding; the first lines tell the layout.
 
-    Columns that were matched by name are told of by `matched`.
+    `matched` is called with the columns that were matched by name.
 
     Raises
     ------
     DataError
-        If a line has other columns, or a cell is no finite number: line and column are named.
+        If a line has other columns, or a cell is not what its column holds: line and column are named.
 
     Examples
     --------
@@ -67,12 +70,12 @@ def csv_rows(
         if layout is None and _tells_layout(waiting, options, features):
             layout = _layout(waiting, name, options, delimiter, features, matched)
         if layout is not None and waiting:
-            yield from _parsed(waiting, layout)
+            yield from _parsed(waiting, layout, encoding)
             waiting = []
     if layout is None:
         if not waiting:
             raise DataError(f"{name} is empty: give a line per sample")
-        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, features, matched))
+        yield from _parsed(waiting, _layout(waiting, name, options, delimiter, features, matched), encoding)
 
 
 def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
@@ -124,7 +127,7 @@ def _layout(
     options: ConvertOptions,
     delimiter: str | None,
     features: Features,
-    matched: Callable[[Columns], object],
+    matched: Callable[[MatchedColumns], object],
 ) -> CSVLayout:
     if options.header is None and _names_features(lines[0][1], features):
         options = replace(options, header=True)
@@ -145,17 +148,17 @@ def _layout(
     return layout
 
 
-def _parsed(lines: Lines, layout: CSVLayout) -> Iterator[Array]:
+def _parsed(lines: Lines, layout: CSVLayout, encoding: Encoding | None) -> Iterator[Array]:
     kept = [(number, line) for number, line in lines if number >= layout.first_line]
     if not kept:
         return
-    numbers, texts = [number for number, _ in kept], [line for _, line in kept]
-    label_texts(layout, numbers, texts)  # refuses lines of another number of cells
-    X = feature_rows(layout, numbers, texts)
-    finite = np.isfinite(X)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        what = "NaN" if np.isnan(X[row, column]) else "infinity"
-        place = layout.place(numbers[row], layout.features[column])
-        raise DataError(f"{place} is {what}: remove or replace it, then predict")
-    yield X
+    block = read_block(layout, [number for number, _ in kept], [line for _, line in kept])
+    if encoding is None:
+        X = block.numbers("predict")
+    else:
+        X = code_rows(block.features, encoding.columns, block.place)
+    broken = np.argwhere(np.isinf(X))
+    if len(broken):
+        row, column = (int(number) for number in broken[0])
+        raise DataError(f"{block.place(row, column)} is infinity: remove or replace it, then predict")
+    yield X if encoding is None else encoding.apply(X)

@@ -43,7 +43,11 @@ class PredictionWork:
 
 
 def decision_pass(model: Model, dataset: Dataset, executor: Executor, *, scores: bool) -> Iterator[tuple[int, Array]]:
-    """First row, and labels or decision function, of ranges of rows in order; any executor gives the same bits."""
+    """First row, and labels or decision function, of ranges of rows in order; any executor gives the same bits.
+
+    The data set has the rows as the model takes them: `Model.numeric` makes these of a table.
+    """
+    assert model.encoding is None
     model.require_features(dataset.n_features, dataset.name)
     shared = executor.share("model", model)
     work = PredictionWork(shared, dataset, scores, dataset.chunk_rows * model.row_work)

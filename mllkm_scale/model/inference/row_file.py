@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,19 +23,22 @@ from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
 from mllkm_scale.data.converters.npz import convert_npz
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.parquet import convert_parquet
 from mllkm_scale.data.converters.writer import ArrayWriter
-from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
+from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.tables.coding import code_rows
+from mllkm_scale.data.tables.columns import Column, Columns
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.csv_rows import csv_rows, file_lines, piped_lines
-from mllkm_scale.model.named_rows import named_parquet_rows, npz_names
-from mllkm_scale.model.names import Columns, Features
+from mllkm_scale.model.names import Features, MatchedColumns
 
 __all__ = ["PIPE", "ROW_FORMATS", "RowFile"]
 
 PIPE = "-"
+_MOST_NAME_BYTES = 2**26
 _DATASETS, _TEXT = ("hdf5", "zarr"), ("csv", "tsv")
 ROW_FORMATS = (*_DATASETS, *FORMATS)
 _OPTIONS = {
@@ -47,7 +51,6 @@ _CONVERTERS: dict[str, Callable[[Path, ArrayWriter, ConvertOptions, Progress], N
     "npz": convert_npz,
     "npy": convert_npy,
     "idx": convert_idx,
-    "parquet": convert_parquet,
 }
 Take = Callable[[Rows], None]
 
@@ -102,27 +105,32 @@ class RowFile:
         """The data set that an HDF5 file or a zarr group holds."""
         return Dataset.open(self.path, self.x or "X", None)
 
-    def walk(self, features: Features, take: Take, progress: Progress, matched: Callable[[Columns], object]) -> None:
-        """Hand on the features of all rows of what is no data set, in order.
+    def walk(
+        self,
+        features: Features,
+        take: Take,
+        progress: Progress,
+        matched: Callable[[MatchedColumns], object],
+        encoding: Encoding | None = None,
+    ) -> None:
+        """Hand on all rows of a file that is no data set, in order, encoded if there is an encoding.
 
-        `progress` is told in bytes or rows of the file, and `matched` of columns that were matched by name.
+        `features` are the columns of the file that are taken; `progress` is told in bytes or rows of the file, and
+        `matched` of columns that were matched by name.
         """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
         if self.by_position:
             features = replace(features, names=None)
         if self.format in _TEXT:
-            self._walk_text(features, take, progress, options, matched)
+            self._walk_text(features, take, progress, options, matched, encoding)
             return
         require_readable(self.path, self.format)
-        if self.format == "parquet" and features.names is not None:
-
-            def take_block(X: NDArray[Any], first: int) -> None:
-                take(Rows(X, first, self.name))
-
-            named_parquet_rows(self.path, features, self.label_column, take_block, progress, matched)
+        if self.format == "parquet":
+            self._walk_parquet(features, take, progress, options, matched, encoding)
             return
-        columns = features.match(npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
-        taker = _Taker(self.name, take, features.count if self.format == "libsvm" else None, columns)
+        columns = features.match(_npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
+        encoded = take if encoding is None else _encoding(take, encoding)
+        taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns)
         if columns is not None:
             matched(columns)
         with _readable(self.name):
@@ -131,13 +139,46 @@ class RowFile:
             wanted = f" under the name {self.x or 'X'}" if self.format == "npz" else ""
             raise DataError(f"{self.name} holds no rows{wanted}: give at least one")
 
+    def _walk_parquet(
+        self,
+        features: Features,
+        take: Take,
+        progress: Progress,
+        options: ConvertOptions,
+        matched: Callable[[MatchedColumns], object],
+        encoding: Encoding | None,
+    ) -> None:
+        def pick(names: list[str]) -> Sequence[int] | None:
+            by_name = features.match(names, self.name)
+            if by_name is None:
+                return None
+            matched(by_name)
+            return by_name.positions
+
+        n_rows = 0
+        with open_parquet(self.path, options, pick) as table:
+            if len(table.names) != features.count:
+                raise DataError(
+                    f"{self.name} has {len(table.names)} features per row, but the model was trained with"
+                    f" {features.count}: give the same features in the same order"
+                )
+            columns = Columns(tuple(Column(name) for name in table.names)) if encoding is None else encoding.columns
+            for block in table.blocks():
+                X = code_rows(block.features, columns, block.place, missing_allowed=encoding is not None)
+                take(Rows(X if encoding is None else encoding.apply(X), block.first, self.name))
+                n_rows = block.first + block.n_rows
+                progress(n_rows, table.n_rows)
+        if not n_rows:
+            raise DataError(f"{self.name} holds no rows: give at least one")
+
     def _walk_text(
         self,
         features: Features,
         take: Take,
         progress: Progress,
         options: ConvertOptions,
-        matched: Callable[[Columns], object],
+        matched: Callable[[MatchedColumns], object],
+        encoding: Encoding | None,
     ) -> None:
         if str(self.path) == PIPE:
             if sys.stdin is None or sys.stdin.closed:
@@ -149,9 +190,20 @@ class RowFile:
         done = 0
         with _readable(self.name):
             delimiter = "\t" if self.format == "tsv" else None
-            for X in csv_rows(blocks, self.name, options, delimiter, features, matched):
+            for X in csv_rows(blocks, self.name, options, delimiter, features, encoding, matched):
                 take(Rows(X, done, self.name))
                 done += len(X)
+
+
+def _encoding(take: Take, encoding: Encoding) -> Take:
+    """Takes rows of numbers, and hands them on as features."""
+
+    def taken(rows: Rows) -> None:
+        translation = encoding.translation(None, rows.X.shape[1], rows.name)
+        X = encoding.apply(translation.apply(rows.X, rows.first_row, rows.name))
+        take(Rows(X, rows.first_row, rows.name))
+
+    return taken
 
 
 class _Taker:
@@ -160,7 +212,7 @@ class _Taker:
     Where `columns` are given, these are what is taken of each row.
     """
 
-    def __init__(self, name: str, take: Take, fill_up_to: int | None, columns: Columns | None) -> None:
+    def __init__(self, name: str, take: Take, fill_up_to: int | None, columns: MatchedColumns | None) -> None:
         self.n_rows = 0
         self._name, self._take, self._fill_up_to, self._columns = name, take, fill_up_to, columns
 
@@ -213,3 +265,18 @@ def _readable(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{name} cannot be read ({one_line(error)}): copy it again") from error
+
+
+def _npz_names(path: Path, x: str) -> list[str] | None:
+    """The text of the array feature_names beside x; None if there is none that can be read."""
+    group = x.rpartition("/")[0]
+    member = f"{group}/{FEATURE_NAMES}" if group else FEATURE_NAMES
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(f"{member}.npy").file_size > _MOST_NAME_BYTES:
+                return None
+        with np.load(path, allow_pickle=False) as arrays:
+            names = arrays[member]
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+        return None  # what is damaged is told of when the rows are read
+    return names.tolist() if names.ndim == 1 and names.dtype.kind == "U" else None

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.checks import require_finite
+from mllkm_scale.data.tables.frames import rows_dataset
+from mllkm_scale.data.tables.single_row import encoded_row
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.inference.blocks import Rows
 
@@ -64,9 +66,10 @@ class Server:
         self.n_features = model.n_features_in
         self.n_kernels = model.n_kernels
         self._n_machines, self._features = model.n_machines, model.features
-        self._decide = laid_out(model)
+        self._machine, self._encoding = model.machine, model.encoding
+        self._decide = laid_out(self._machine)
         # What the first call of all has to find out is found out here.
-        self._decide(np.zeros((1, self.n_features)), np.empty((1, self._n_machines)))
+        self._decide(np.zeros((1, self._machine.n_features_in)), np.empty((1, self._n_machines)))
 
     def scores(self, x: ArrayLike | Mapping[str, Any]) -> Any:
         """f of one row: a float for two classes, positive for the second, and otherwise an array (K,).
@@ -74,7 +77,8 @@ class Server:
         Parameters
         ----------
         x : array-like of shape (n_features,), or mapping
-            Real numbers; an array of float64 is taken as it is. A mapping has a number for the name of each feature.
+            Real numbers; an array of float64 is taken as it is. A mapping has a value for the name of each feature. A
+            model that was trained on a table takes the values of its columns, None for a missing one.
 
         Raises
         ------
@@ -92,7 +96,11 @@ class Server:
 
     def decision_function(self, X: ArrayLike) -> Array:
         """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
-        rows = Rows.of(self._features.of_table(X))
+        X = self._features.of_table(X)
+        if self._encoding is not None:
+            _, data = self._model.numeric(rows_dataset(X, self._encoding.columns))
+            return self._model.flat(self._evaluate(data.part(0, data.n_rows), "X"))
+        rows = Rows.of(X)
         self._model.require_features(rows.X.shape[1], "X")
         return self._model.flat(self._evaluate(np.ascontiguousarray(rows.X, np.float64), "X"))
 
@@ -108,7 +116,10 @@ class Server:
         return f"Server({self.n_features} features, {self.n_kernels} kernels, {len(self.classes)} classes)"
 
     def _evaluate_row(self, x: ArrayLike | Mapping[str, Any]) -> Array:
-        row = np.asarray(self._features.of_row(x) if isinstance(x, Mapping) else x)
+        values = self._features.of_row(x) if isinstance(x, Mapping) else x
+        if self._encoding is not None:
+            return self._evaluate(encoded_row(self._encoding, values), "x")
+        row = np.asarray(values)
         if row.shape != (self.n_features,) or row.dtype.kind not in "fiub":
             self._refuse(row)
         return self._evaluate(np.ascontiguousarray(row, np.float64).reshape(1, -1), "x")

@@ -9,9 +9,9 @@ from typing import IO, Any, Unpack
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_cells import feature_rows, label_texts
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
+from mllkm_scale.data.readers.csv import read_block
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel
 from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
@@ -119,8 +119,8 @@ class CSVSamples(TextSamples):
         for number, text in zip(lines.numbers, texts, strict=True):
             if "\r" in text:
                 raise DataError(f"{self.name}: line {number} has a carriage return within: end lines with a line feed")
-        labels = label_texts(layout, lines.numbers, texts)
-        X = feature_rows(layout, lines.numbers, texts)
+        block = read_block(layout, lines.numbers, texts)
+        labels, X = block.labels(), block.numbers("learn")
         finite = np.isfinite(X)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import as_label_vector
+from mllkm_scale.data.tables.fitting import require_numbers
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import Chunk, check_end, require_skip, stored_labels
@@ -68,6 +69,7 @@ class DatasetSamples:
                 f"{dataset.label_name} has {n_labels} labels, but {dataset.name} has {dataset.n_rows} rows:"
                 " give one label per row"
             )
+        require_numbers(dataset, "learned online")
         self.name = dataset.name
         self.dataset = dataset
         self.passes, self.shuffle, self.seed = int(passes), bool(shuffle), int(seed)

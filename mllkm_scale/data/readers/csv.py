@@ -1,0 +1,101 @@
+"""Lines of CSV as columns of text: for conversion, prediction and streams alike.
+
+Blocks of lines are parsed by pyarrow at once. Blocks with quotes, and those that fail, are read by Python's csv module,
+which tells the line.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.data.converters.csv_layout import CSVLayout
+from mllkm_scale.data.tables.coding import Place, code_rows
+from mllkm_scale.data.tables.columns import Column, Columns
+from mllkm_scale.errors import DataError
+
+__all__ = ["CSVBlock", "read_block"]
+
+
+class CSVBlock:
+    """Columns of text of some lines.
+
+    Examples
+    --------
+    >>> from mllkm_scale.data.converters.csv_layout import layout_of
+    >>> from mllkm_scale.data.converters.options import ConvertOptions
+    >>> layout = layout_of("pets.csv", [(1, "size,kind"), (2, "1.5,cat")], ConvertOptions(), None)
+    >>> block = read_block(layout, [2, 3], ["1.5,cat", "7,dog"])
+    >>> block.labels(), block.numbers().tolist()
+    (['cat', 'dog'], [[1.5], [7.0]])
+    """
+
+    def __init__(self, layout: CSVLayout, numbers: Sequence[int], columns: Sequence[Any]) -> None:
+        self.layout, self.line_numbers, self._columns = layout, numbers, columns
+
+    @property
+    def features(self) -> list[Any]:
+        """Arrow arrays of the columns that are not the label."""
+        return [self._columns[column] for column in self.layout.features]
+
+    def labels(self) -> list[str]:
+        """Texts of the label column, without blanks around them; none if there is no label column."""
+        if self.layout.label is None:
+            return []
+        return [text.strip() for text in self._columns[self.layout.label].to_pylist()]
+
+    @property
+    def place(self) -> Place:
+        """How a message calls a cell."""
+        return lambda row, j: self.layout.place(self.line_numbers[row], self.layout.features[j])
+
+    def numbers(self, then: str = "train") -> NDArray[np.float64]:
+        """Rows of columns that are all numbers, none missing; others are refused by line and column."""
+        columns = Columns((Column(""),) * len(self.layout.features))
+        try:
+            return code_rows(self.features, columns, self.place, missing_allowed=False, then=then)
+        except DataError as error:
+            if "not a number" in str(error) and self.line_numbers[0] == self.layout.first_line:
+                raise DataError(f"{error}; if the line holds names, say that there is a header") from None
+            raise
+
+
+def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> CSVBlock:
+    """The cells of lines, given with their numbers; lines of another number of cells are refused by theirs."""
+    import pyarrow as pa
+
+    # Quotes that do not match, or stand within a cell, are refused by the csv module alone.
+    columns = None if any('"' in line for line in lines) else _parsed(layout, lines)
+    if columns is None:
+        rows = layout.cells(numbers, lines)
+        for number, row in zip(numbers, rows, strict=True):
+            if len(row) != layout.width:
+                raise DataError(
+                    f"{layout.source}: line {number} has {len(row)} cells instead of {layout.width}:"
+                    " give every line the same columns"
+                )
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return CSVBlock(layout, numbers, columns)
+
+
+def _parsed(layout: CSVLayout, lines: list[str]) -> list[Any] | None:
+    """Columns as pyarrow reads them, or None where it does not."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    text = ("" if lines[0].endswith("\n") else "\n").join(lines).encode("utf-8", "surrogatepass")
+    names = [str(column) for column in range(layout.width)]
+    try:
+        table = csv.read_csv(
+            io.BytesIO(text),
+            read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+            parse_options=csv.ParseOptions(delimiter=layout.delimiter, quote_char=False),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+        )
+    except (pa.ArrowInvalid, UnicodeError):
+        return None
+    return None if table.num_rows != len(lines) else [column.combine_chunks() for column in table.columns]

@@ -1,0 +1,404 @@
+"""From rows of a table to rows of features: the first step of the preparation, kept in the model.
+
+    number, boolean, date   x, or the fill of its column where it is missing; and 1 or 0 for missing or not, where
+                            values are missing among the training rows
+    category                a row of a small table, which has one for each level, one for levels that are unknown or
+                            rare, and one for a missing value: indicators of the levels (one-hot), or statistics of the
+                            labels of the training rows with that level
+
+Training rows take statistics of the labels from tables that leave out the rows of their own fold, so that no row sees
+its own label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.sources import Source
+from mllkm_scale.data.tables.coding import is_number
+from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, COLUMN_ARRAYS, NUMBER, Column, Columns
+from mllkm_scale.errors import DataError, ModelFileError
+
+__all__ = ["ENCODING_ARRAYS", "METHODS", "Encoding", "FoldTables", "folds_of_rows"]
+
+
+DROPPED, PLAIN, ONE_HOT, TARGET = "dropped", "number", "one-hot", "target"
+METHODS = (DROPPED, PLAIN, ONE_HOT, TARGET)
+ENCODING_ARRAYS = (
+    "column_names",
+    *COLUMN_ARRAYS,
+    "column_methods",
+    "column_fills",
+    "column_widths",
+    "level_features",
+    "encoded_names",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """What makes p features of the d columns of a table.
+
+    Attributes
+    ----------
+    columns : Columns
+        Of the table; of categories those levels that have a row of their own in their table.
+    methods : tuple of str
+        "number", "one-hot", "target", or "dropped" for a column that tells nothing, for each column.
+    fills : float64 array (d,)
+        What stands in for a missing number.
+    widths : int64 array (d,)
+        Features of each column. A number has a second one where it tells whether the value is missing.
+    tables : tuple of float64 array (levels + 2, width) or None
+        Of each category: features of each level, of other levels, and of a missing value.
+    feature_names : tuple of str
+        What the p features are called.
+
+    Examples
+    --------
+    >>> columns = Columns((Column("size"), Column("colour", "category", ("red", "blue", "green"))))
+    >>> tables = (None, np.concatenate([np.eye(3), np.zeros((1, 3)), np.eye(3)[:1]]))
+    >>> encoding = Encoding(
+    ...     columns, ("number", "one-hot"), np.array([7.0, 0.0]), np.array([1, 3]), tables, ("size", "r", "b", "g")
+    ... )
+    >>> encoding.apply(np.array([[1.5, 2.0], [np.nan, np.nan]])).tolist()
+    [[1.5, 0.0, 0.0, 1.0], [7.0, 1.0, 0.0, 0.0]]
+    """
+
+    columns: Columns
+    methods: tuple[str, ...]
+    fills: NDArray[np.float64]
+    widths: NDArray[np.int64]
+    tables: tuple[NDArray[np.float64] | None, ...]
+    feature_names: tuple[str, ...]
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of a row before."""
+        return len(self.columns)
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row after."""
+        return int(self.widths.sum())
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the tables and their levels, about."""
+        levels = sum(60 + len(level) for column in self.columns.columns for level in column.levels)
+        return levels + sum(table.nbytes for table in self.tables if table is not None)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first feature of each column, and p."""
+        return np.concatenate([[0], np.cumsum(self.widths)]).astype(np.int64)
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether there is a category among the columns that are used."""
+        return any(table is not None for table in self.tables)
+
+    def apply(self, X: Array, folds: FoldTables | None = None, first_row: int = 0) -> NDArray[np.float64]:
+        """Features (n, p) of rows (n, d), whose categories are codes of `columns`.
+
+        `folds` and the number of the first row are for training rows.
+        """
+        encoded = np.empty((len(X), self.n_features))
+        places, sources = self._numbers
+        values = X[:, sources]
+        missing = np.isnan(values)
+        encoded[:, places] = np.where(missing, self.fills[sources], values)
+        told = self.widths[sources] == 2
+        encoded[:, places[told] + 1] = missing[:, told]
+        own_fold = None if folds is None else folds_of_rows(first_row, len(X), folds.seed)
+        for j, table in enumerate(self.tables):
+            if table is None:
+                continue
+            codes = X[:, j]
+            rows = np.where(np.isnan(codes), len(table) - 1, codes).astype(np.int64)
+            features = slice(self.starts[j], self.starts[j + 1])
+            if folds is not None and j in folds.tables:
+                encoded[:, features] = folds.tables[j][own_fold, rows]
+            else:
+                encoded[:, features] = table[rows]
+        return encoded
+
+    def dataset(self, dataset: Dataset, folds: FoldTables | None = None) -> Dataset:
+        """The rows of a data set as features; nothing is read now. `folds` are for the training rows.
+
+        Raises
+        ------
+        DataError
+            If the data set has other columns than the encoding. Values that do not fit are refused when they are read.
+        """
+        translation = self.translation(dataset.columns, dataset.n_features, dataset.name)
+        source = EncodedSource(dataset.source, self, translation, folds)
+        return Dataset(source, dataset.label_source, path=dataset.path).with_names(self.feature_names)
+
+    def translation(self, given: Columns | None, n_features: int, name: str) -> Translation:
+        """From the codes of a table with such columns, None for plain numbers, to those of this encoding."""
+        if n_features != self.n_columns:
+            raise DataError(
+                f"{name} has {n_features} features per row, but the model was trained with {self.n_columns}: give the"
+                " same features in the same order"
+            )
+        own = Columns((Column(""),) * self.n_columns) if given is None else given
+        codes: list[NDArray[np.float64] | None] = []
+        refused, numbers = [], {}
+        for j, (mine, theirs) in enumerate(zip(self.columns.columns, own.columns, strict=True)):
+            table = None
+            if self.methods[j] == DROPPED:
+                pass
+            elif mine.kind == CATEGORY and theirs.kind == CATEGORY:
+                known = {level: code for code, level in enumerate(mine.levels)}
+                table = np.array([known.get(level, len(known)) for level in theirs.levels] + [len(known)], np.float64)
+            elif mine.kind == CATEGORY and theirs.kind == NUMBER and _are_numbers(mine.levels):
+                numbers[j] = {float(level): code for code, level in enumerate(mine.levels)}
+            elif mine.kind != theirs.kind and not (theirs.kind == NUMBER and mine.kind != CATEGORY):
+                refused.append(j)
+            codes.append(table)
+        return Translation(self.columns, own, tuple(codes), tuple(refused), numbers)
+
+    @cached_property
+    def codes(self) -> tuple[dict[str, int], ...]:
+        """The code of each level, for each column."""
+        return tuple({level: code for code, level in enumerate(column.levels)} for column in self.columns.columns)
+
+    @cached_property
+    def _numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of numbers among the features, and their columns."""
+        sources = [j for j, method in enumerate(self.methods) if method == PLAIN]
+        return self.starts[sources].astype(np.int64), np.array(sources, dtype=np.int64)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """All of it as plain arrays, for a model file."""
+        features = [table.ravel() for table in self.tables if table is not None]
+        return {
+            "column_names": np.array([column.name for column in self.columns.columns], dtype=np.str_),
+            **self.columns.to_arrays(),
+            "column_methods": np.array(self.methods, dtype=np.str_),
+            "column_fills": self.fills,
+            "column_widths": self.widths,
+            "level_features": np.concatenate([np.empty(0), *features]),
+            "encoded_names": np.array(self.feature_names, dtype=np.str_),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Encoding:
+        """The encoding that `to_arrays` was called on, bit for bit; what does not fit together is refused."""
+        missing = [name for name in ENCODING_ARRAYS if name not in arrays]
+        _require(not missing, "has no array " + ", ".join(missing))
+        names, methods, widths, fills, features, encoded = (
+            np.asarray(arrays[key])
+            for key in (
+                "column_names",
+                "column_methods",
+                "column_widths",
+                "column_fills",
+                "level_features",
+                "encoded_names",
+            )
+        )
+        _require(names.ndim == 1 and names.dtype.kind == "U", "column_names has another shape or type")
+        try:
+            columns = Columns.from_arrays(arrays, names.tolist(), "the model")
+        except DataError as error:
+            raise ModelFileError(str(error)) from error
+        d = len(columns)
+        kinds = methods.shape == (d,) and methods.dtype.kind == "U" and set(methods.tolist()) <= set(METHODS)
+        _require(kinds, "column_methods does not fit the columns")
+        _require(widths.shape == (d,) and widths.dtype.kind == "i", "column_widths does not fit the columns")
+        _require(fills.shape == (d,) and fills.dtype.kind == "f", "column_fills does not fit the columns")
+        _require(features.ndim == 1 and features.dtype.kind == "f", "level_features has another shape or type")
+        _require(bool(np.isfinite(fills).all() and np.isfinite(features).all()), "column_fills holds NaN or infinity")
+        tables: list[NDArray[np.float64] | None] = []
+        taken = 0
+        for j, column in enumerate(columns.columns):
+            method, width = str(methods[j]), int(widths[j])
+            of_category = column.kind == CATEGORY
+            fits = of_category and width > 0
+            if method in (DROPPED, PLAIN):
+                fits = width == 0 if method == DROPPED else not of_category and width in (1, 2)
+            _require(fits, f"column_widths does not fit the method of column {j}")
+            if method not in (ONE_HOT, TARGET):
+                tables.append(None)
+                continue
+            size = (len(column.levels) + 2) * width
+            _require(taken + size <= len(features), "level_features is too short")
+            tables.append(features[taken : taken + size].reshape(-1, width).astype(np.float64))
+            taken += size
+        _require(taken == len(features), "level_features is too long")
+        p = int(widths.sum())
+        _require(
+            p > 0 and encoded.shape == (p,) and encoded.dtype.kind == "U", "encoded_names does not fit the columns"
+        )
+        return cls(
+            columns,
+            tuple(methods.tolist()),
+            fills.astype(np.float64),
+            widths.astype(np.int64),
+            tuple(tables),
+            tuple(encoded.tolist()),
+        )
+
+    def describe(self) -> list[str]:
+        """One line a column: what it is, and what is made of it."""
+        return [
+            f"{self.columns.name(j)}: left out, for it tells nothing"
+            if self.methods[j] == DROPPED
+            else f"{column.describe(f'column {j}')}; {self._told(j)}"
+            for j, column in enumerate(self.columns.columns)
+        ]
+
+    def _told(self, j: int) -> str:
+        method, width = self.methods[j], int(self.widths[j])
+        if method == PLAIN:
+            return f"missing values become {self.fills[j]:.6g}" + (", and are marked" if width == 2 else "")
+        features = f"{width} feature{'s'[: width != 1]}"
+        return f"one-hot, {features}" if method == ONE_HOT else f"statistics of the labels, {features}"
+
+
+@dataclass(frozen=True)
+class FoldTables:
+    """Tables (folds, levels + 2, width) of the columns with statistics of labels, each without the rows of its fold."""
+
+    tables: dict[int, NDArray[np.float64]]
+    seed: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(table.nbytes for table in self.tables.values())
+
+
+@dataclass(frozen=True)
+class Translation:
+    """From the codes of a table to those of an encoding.
+
+    `refused` are columns of another kind, and `numbers` the codes of categories that the table has as numbers.
+    """
+
+    mine: Columns
+    own: Columns
+    codes: tuple[NDArray[np.float64] | None, ...]
+    refused: tuple[int, ...]
+    numbers: dict[int, dict[float, int]]
+
+    def apply(self, X: Array, first_row: int, name: str) -> NDArray[np.float64]:
+        """Rows whose categories are codes of the encoding; a DataError names the first that cannot be encoded."""
+        rows = np.array(X, dtype=np.float64)
+
+        def cell(row: Any, j: int) -> str:
+            called = self.own[j].name or self.mine.name(j)
+            return f"{name}: row {first_row + int(row)}, column {j} {called!r} (0-based)"
+
+        infinite = np.argwhere(np.isinf(rows))
+        if len(infinite):
+            raise DataError(f"{cell(infinite[0][0], int(infinite[0][1]))} is infinity: correct it or leave it empty")
+        for j in self.refused:
+            given = np.flatnonzero(~np.isnan(rows[:, j]))
+            if len(given):
+                raise DataError(
+                    f"{cell(given[0], j)} is a {self.own[j].kind}, but the model was trained with a"
+                    f" {self.mine[j].kind} in this column: {_remedy(self.mine[j].kind)}"
+                )
+        for j, known in self.numbers.items():
+            values, places = np.unique(rows[:, j], return_inverse=True)
+            codes = [value if np.isnan(value) else known.get(value, len(known)) for value in values.tolist()]
+            rows[:, j] = np.array(codes)[places]
+        for j, table in enumerate(self.codes):
+            missing = np.isnan(rows[:, j])
+            plain = np.where(missing, 0, rows[:, j])
+            if table is not None:
+                wrong = np.flatnonzero((plain < 0) | (plain >= len(table)) | (plain != np.floor(plain)))
+                if len(wrong):
+                    raise DataError(
+                        f"{cell(wrong[0], j)} is {plain[wrong[0]]:g}, which is no code of its {len(table) - 1} levels:"
+                        " the file is damaged; convert it again"
+                    )
+                rows[:, j] = np.where(missing, np.nan, table[plain.astype(np.int64)])
+            elif self.mine[j].kind == BOOLEAN and j not in self.refused:
+                wrong = np.flatnonzero((plain != 0) & (plain != 1))
+                if len(wrong):
+                    raise DataError(
+                        f"{cell(wrong[0], j)} is {plain[wrong[0]]:g}, but the model was trained with true and false"
+                        " in this column: give these, or 1 and 0"
+                    )
+        return rows
+
+
+class EncodedSource:
+    """Rows of a table as features, made while they are read."""
+
+    def __init__(
+        self, source: Source, encoding: Encoding, translation: Translation, folds: FoldTables | None = None
+    ) -> None:
+        self.name = source.name
+        self.shape: tuple[int, ...] = (source.shape[0], encoding.n_features)
+        self.dtype = np.dtype(np.float64)
+        self._source, self._encoding, self._translation, self._folds = source, encoding, translation, folds
+        tables = encoding.size_bytes + (0 if folds is None else folds.size_bytes)
+        # Runs of rows: as stored, as codes with what is missing, and as features.
+        self.buffer_bytes = source.buffer_bytes + tables + 6 * RUN_BYTES
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows `start` to `stop` as features."""
+        encoded = np.empty((stop - start, self.shape[1]))
+        run = max(1, RUN_BYTES // (8 * max(self._encoding.n_columns, self.shape[1])))
+        for first in range(start, stop, run):
+            last = min(first + run, stop)
+            rows = self._translation.apply(self._source.read(first, last), first, self.name)
+            encoded[first - start : last - start] = self._encoding.apply(rows, self._folds, first)
+        return encoded
+
+    def close(self) -> None:
+        """Close what the rows are read from."""
+        self._source.close()
+
+
+RUN_BYTES = 2**21
+
+
+def folds_of_rows(first: int, count: int, seed: int, n_folds: int = 5) -> NDArray[np.int64]:
+    """The fold of each of so many rows: a hash of its number, so that any range of rows can be read by itself.
+
+    >>> whole = folds_of_rows(0, 1000, 0)
+    >>> bool((folds_of_rows(300, 100, 0) == whole[300:400]).all()), bool(np.bincount(whole).min() > 150)
+    (True, True)
+    """
+    with np.errstate(over="ignore"):  # splitmix64
+        z = np.arange(first, first + count, dtype=np.uint64) + np.uint64(seed % 2**64)
+        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (z % np.uint64(n_folds)).astype(np.int64)
+
+
+def _are_numbers(levels: tuple[str, ...]) -> bool:
+    """Whether a number can be told from the text of each level, as it cannot from "01"."""
+    return bool(levels) and all(is_number(level) and _plain(float(level)) == level for level in levels)
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _remedy(kind: str) -> str:
+    if kind == CATEGORY:
+        return "convert it with --categories and the name of this column, or predict from the table itself"
+    if kind == NUMBER:
+        return "convert it with --as-number and the name of this column, and correct what is no number"
+    return f"give {'true or false' if kind == BOOLEAN else 'dates'}, or numbers"
+
+
+def _require(fits: bool, why: str) -> None:
+    if not fits:
+        raise ModelFileError(f"the model {why}: the file is damaged; copy or train it again")

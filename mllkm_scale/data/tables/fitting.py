@@ -1,0 +1,332 @@
+"""How the columns of a table become features, fitted on training rows in one pass.
+
+    statistic of a level = (rows of the class with this level + a prior) / (rows with this level + a)
+
+The prior is the share of the class among all rows, and a is `SMOOTHING`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.labels import encode_labels, n_outputs
+from mllkm_scale.data.preparation.quantile_sketch import QuantileSketch, buffer_rows
+from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, Column, Columns
+from mllkm_scale.data.tables.encoding import DROPPED, ONE_HOT, PLAIN, TARGET, Encoding, FoldTables, folds_of_rows
+from mllkm_scale.errors import BudgetError, DataError
+
+__all__ = [
+    "LEAST_ROWS",
+    "MOST_INDICATORS",
+    "SMOOTHING",
+    "fit_encoding",
+    "fitting_bytes",
+    "require_numbers",
+    "told_of",
+    "training_rows",
+]
+
+
+MOST_INDICATORS = 16
+"""Levels of a category up to which each has an indicator of its own; with more, statistics of the labels are taken."""
+
+LEAST_ROWS = 5
+"""A level with fewer training rows is one of the rare ones, which share a place with unknown levels; in tables of fewer
+than 200 rows, fewer make a level that is not rare."""
+
+SMOOTHING = 10.0
+FOLDS = 5
+
+
+def fit_encoding(
+    dataset: Dataset,
+    *,
+    seed: int = 0,
+    most_indicators: int = MOST_INDICATORS,
+    least_rows: int | None = None,
+    smoothing: float = SMOOTHING,
+    budget_bytes: int | None = None,
+) -> tuple[Encoding, FoldTables]:
+    """The encoding of a table, and the tables by which its training rows are encoded.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With `columns`, and labels.
+    seed : int
+        Of the folds.
+    most_indicators, least_rows : int
+        Most levels of a category that is encoded by indicators; fewest rows of a level that is not a rare one, by
+        default `LEAST_ROWS`, or one more than a fiftieth of the rows if that is less.
+    smoothing : float
+        Rows that the prior counts for in a statistic of the labels.
+    budget_bytes : int, optional
+        What the pass may take; a BudgetError says what it needs.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from mllkm_scale.data.tables.frames import table_dataset
+    >>> table = pa.table({"size": [1.0, None, 3.0, 5.0], "colour": ["red", "red", "blue", "blue"]})
+    >>> encoding, folds = fit_encoding(table_dataset(table, ["no", "no", "yes", "yes"]))
+    >>> encoding.feature_names
+    ('size', 'size missing', 'colour=blue')
+    >>> encoding.dataset(table_dataset(table)).chunk(0).tolist()
+    [[1.0, 0.0, 0.0], [3.0, 1.0, 0.0], [3.0, 0.0, 1.0], [5.0, 0.0, 1.0]]
+    """
+    columns = dataset.columns
+    if columns is None:
+        columns = Columns(tuple(Column(name) for name in dataset.feature_names or [""] * dataset.n_features))
+    if least_rows is None:
+        least_rows = min(LEAST_ROWS, 1 + dataset.n_rows // 50)
+    classes, labels = encode_labels(dataset.labels())
+    n_statistics = n_outputs(len(classes)) if n_outputs(len(classes)) <= most_indicators else 0
+    needed = fitting_bytes(columns, n_statistics, most_indicators)
+    if budget_bytes is not None and needed > budget_bytes:
+        raise BudgetError(
+            f"the levels of the categories of {dataset.name} need {format_bytes(needed)} to be counted, of a budget of"
+            f" which {format_bytes(budget_bytes)} are left for it: raise memory_budget, or group levels"
+        )
+    counts = _count(dataset, columns, labels, len(classes), n_statistics, most_indicators, seed)
+    fitted = [
+        _category(counts, j, column, classes, most_indicators, least_rows, smoothing)
+        if column.kind == CATEGORY
+        else _number(counts, j, column, columns.name(j))
+        for j, column in enumerate(columns.columns)
+    ]
+    encoding = Encoding(
+        columns=Columns(tuple(part.column for part in fitted)),
+        methods=tuple(part.method for part in fitted),
+        fills=np.array([part.fill for part in fitted]),
+        widths=np.array([len(part.names) for part in fitted], dtype=np.int64),
+        tables=tuple(part.table for part in fitted),
+        feature_names=tuple(name for part in fitted for name in part.names),
+    )
+    if not encoding.n_features:
+        raise DataError(f"{dataset.name} has no column that tells anything: each is missing or the same in all rows")
+    tables = {j: part.folds for j, part in enumerate(fitted) if part.folds is not None}
+    return encoding, FoldTables(tables, seed)
+
+
+def training_rows(
+    dataset: Dataset, test: Dataset | None, budget_bytes: int, seed: int = 0
+) -> tuple[Dataset, Dataset | None, Encoding | None]:
+    """Training rows and test rows as features, and the encoding; as they are, and None, where rows are numbers."""
+    if dataset.columns is None:
+        if test is not None and test.columns is not None:
+            require_numbers(test, "evaluated")
+        return dataset, test, None
+    encoding, folds = fit_encoding(dataset, seed=seed, budget_bytes=budget_bytes // 2)
+    return encoding.dataset(dataset, folds), None if test is None else encoding.dataset(test), encoding
+
+
+def told_of(encoding: Encoding | None, verbose: int) -> list[str]:
+    """What is said of an encoding while a machine is trained: a line a column, or one in all."""
+    if encoding is None:
+        return []
+    told = encoding.describe() if verbose else []
+    return [*told, f"{encoding.n_columns} columns of the table are {encoding.n_features} features"]
+
+
+def require_numbers(dataset: Dataset, then: str) -> None:
+    """Refuse a table where only numbers can be taken."""
+    for j, column in enumerate(() if dataset.columns is None else dataset.columns.columns):
+        if column.kind == CATEGORY:
+            raise DataError(
+                f"{dataset.name}: column {j} {column.name!r} (0-based) is a category, and only numbers can be {then}"
+                " here: encode it as numbers"
+            )
+
+
+def fitting_bytes(columns: Columns, n_statistics: int, most_indicators: int = MOST_INDICATORS) -> int:
+    """Memory of the counts, and of the tables that are made of them."""
+    total = 0
+    for column in columns.columns:
+        n = len(column.levels) + 2
+        total += 16 * n
+        if len(column.levels) > most_indicators:
+            total += 8 * n * (n_statistics + 1) * (3 * FOLDS + 2)
+    return total
+
+
+@dataclass
+class _Counts:
+    """What one pass has counted, by column."""
+
+    n_rows: int
+    present: NDArray[np.int64]  # values that are not missing
+    ones: NDArray[np.float64]  # sums, of which those of booleans are used
+    levels: dict[int, NDArray[np.int64]]  # rows of each level, and behind them those without
+    folds: dict[int, NDArray[np.float64]]  # (folds, levels + 1, 1 + statistics): rows, and rows of each class
+    sketches: dict[int, QuantileSketch]
+    class_folds: NDArray[np.float64]  # (folds, 1 + statistics)
+
+
+def _count(
+    dataset: Dataset,
+    columns: Columns,
+    labels: Array,
+    n_classes: int,
+    n_statistics: int,
+    most_indicators: int,
+    seed: int,
+) -> _Counts:
+    d, kinds = len(columns), [column.kind for column in columns.columns]
+    sizes = {j: len(columns[j].levels) + 1 for j in range(d) if kinds[j] == CATEGORY}
+    big = [j for j, size in sizes.items() if size - 1 > most_indicators and n_statistics]
+    numbers = [j for j in range(d) if kinds[j] not in (CATEGORY, BOOLEAN)]
+    k = buffer_rows(max(1, len(numbers)))
+    counts = _Counts(
+        n_rows=dataset.n_rows,
+        present=np.zeros(d, dtype=np.int64),
+        ones=np.zeros(d),
+        levels={j: np.zeros(size, dtype=np.int64) for j, size in sizes.items()},
+        folds={j: np.zeros((FOLDS, sizes[j], 1 + n_statistics)) for j in big},
+        sketches={j: QuantileSketch(1, k) for j in numbers},
+        class_folds=np.zeros((FOLDS, 1 + n_statistics)),
+    )
+    counted = range(n_classes) if n_statistics > 1 else range(1, 2)  # of two classes, the second
+    for start, chunk in dataset.chunks():
+        own, fold = labels[start : start + len(chunk)], folds_of_rows(start, len(chunk), seed, FOLDS)
+        missing = np.isnan(chunk)
+        _require_sound(chunk, missing, start, dataset, columns, sizes)
+        counts.present += (~missing).sum(axis=0)
+        ones = np.stack([np.ones(len(own)), *(own == c for c in counted)], axis=1)[:, : 1 + n_statistics]
+        np.add.at(counts.class_folds, fold, ones)
+        for j in range(d):
+            if j in sizes:
+                codes = np.where(missing[:, j], sizes[j] - 1, chunk[:, j]).astype(np.int64)
+                counts.levels[j] += np.bincount(codes, minlength=sizes[j])
+                if j in counts.folds:
+                    np.add.at(counts.folds[j], (fold, codes), ones)
+            elif kinds[j] == BOOLEAN:
+                counts.ones[j] += chunk[~missing[:, j], j].sum()
+            elif not missing[:, j].all():
+                counts.sketches[j].update(chunk[~missing[:, j], j : j + 1])
+    return counts
+
+
+def _require_sound(
+    chunk: Array, missing: Array, start: int, dataset: Dataset, columns: Columns, sizes: dict[int, int]
+) -> None:
+    """Refuse infinity, and codes that are none."""
+    wrong = np.isinf(chunk)
+    for j, size in sizes.items():
+        codes = chunk[:, j]
+        wrong[:, j] |= ~missing[:, j] & ((codes < 0) | (codes >= size - 1) | (codes != np.floor(codes)))
+    for j, column in enumerate(columns.columns):
+        if column.kind == BOOLEAN:
+            wrong[:, j] |= ~missing[:, j] & (chunk[:, j] != 0) & (chunk[:, j] != 1)
+    if wrong.any():
+        row, j = (int(number) for number in np.argwhere(wrong)[0])
+        what = "infinity" if np.isinf(chunk[row, j]) else f"{chunk[row, j]:g}, which no {columns[j].kind} is coded by"
+        raise DataError(
+            f"{dataset.name} has {what} at row {start + row}, column {j} {columns.name(j)!r} (0-based):"
+            " remove or replace it, then train"
+        )
+
+
+@dataclass
+class _Fitted:
+    """One column, encoded."""
+
+    column: Column
+    method: str
+    names: list[str]
+    fill: float = 0.0
+    table: NDArray[np.float64] | None = None
+    folds: NDArray[np.float64] | None = None
+
+
+def _dropped(column: Column) -> _Fitted:
+    """A column that tells nothing: whatever it holds later is read as text, and left out."""
+    return _Fitted(Column(column.name, CATEGORY), DROPPED, [])
+
+
+def _number(counts: _Counts, j: int, column: Column, name: str) -> _Fitted:
+    """The number itself, with an indicator of missing values if there are some; the fill is a median or the mode."""
+    present = int(counts.present[j])
+    if not present:
+        return _dropped(column)
+    if column.kind == BOOLEAN:
+        fill = float(counts.ones[j] * 2 > present)
+    else:
+        values, weights = counts.sketches[j].sample(0)
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(weights[order])
+        fill = float(values[order][np.searchsorted(below, 0.5 * below[-1])])
+    return _Fitted(column, PLAIN, [name, f"{name} missing"][: 1 + (present < counts.n_rows)], fill)
+
+
+def _category(
+    counts: _Counts, j: int, column: Column, classes: Array, most: int, least_rows: int, smoothing: float
+) -> _Fitted:
+    name, n_levels = column.name or f"column {j}", len(column.levels)
+    rows, missing = counts.levels[j][:-1], int(counts.levels[j][-1])
+    kept = np.flatnonzero(rows >= least_rows)
+    if len(kept) > most and j in counts.folds:
+        return _statistics(counts.folds[j], counts.class_folds, kept, column, name, classes, missing, smoothing)
+    if len(kept) > most:  # more classes than statistics are taken of: the most frequent levels have indicators
+        kept = np.sort(np.argsort(-rows, kind="stable")[:most])
+    others = int(rows.sum() - rows[kept].sum())
+    names = [f"{name}={column.levels[code]}" for code in kept]
+    names += [f"{name}=(other)"][: others > 0] + [f"{name} missing"][: missing > 0]
+    shares = np.append(rows[kept], [others] * (others > 0) + [missing] * (missing > 0)) / max(1, counts.n_rows)
+    places = len(names)
+    left = Column(column.name, column.kind, tuple(column.levels[code] for code in kept))
+    if places < 2 or not n_levels:
+        return _dropped(column)
+    table = np.zeros((len(kept) + 2, places))
+    table[np.arange(len(kept)), np.arange(len(kept))] = 1.0
+    if others:
+        table[-2, len(kept)] = 1.0
+    if missing:
+        table[-1, -1] = 1.0
+    elif len(kept):
+        table[-1] = table[int(np.argmax(rows[kept]))]
+    else:
+        table[-1] = table[-2]
+    if places == 2:  # the first is 1 less the second: one feature says it all, and an unknown level is in between
+        if not others:
+            table[-2, 1] = shares[1]
+        table, names = np.ascontiguousarray(table[:, 1:]), names[1:]
+    return _Fitted(left, ONE_HOT, names, table=table)
+
+
+def _statistics(
+    folds: Array,
+    class_folds: Array,
+    kept: Array,
+    column: Column,
+    name: str,
+    classes: Array,
+    missing: int,
+    smoothing: float,
+) -> _Fitted:
+    """Smoothed shares of the classes among the rows of each level: of all rows, and without those of each fold."""
+
+    def table_of(counts: Array, total: Array) -> Array:
+        prior = total[1:] / max(1.0, total[0])
+        # Levels, unknown ones, and missing values, which are a level of their own where there are some.
+        rows = np.concatenate([counts[kept], np.zeros((1, counts.shape[1])), counts[-1:]])
+        shares = (rows[:, 1:] + smoothing * prior) / (rows[:, :1] + smoothing)
+        if not missing:
+            return shares
+        return np.concatenate([shares, np.eye(len(rows))[:, -1:]], axis=1)
+
+    whole, total = folds.sum(axis=0), class_folds.sum(axis=0)
+    told = classes[1:] if len(classes) == 2 else classes
+    names = [f"{name}: share of {label}" for label in told.tolist()] + [f"{name} missing"][: missing > 0]
+    return _Fitted(
+        Column(column.name, column.kind, tuple(column.levels[code] for code in kept)),
+        TARGET,
+        names,
+        table=table_of(whole, total),
+        folds=np.stack([table_of(whole - own, total - part) for own, part in zip(folds, class_folds, strict=True)]),
+    )
