@@ -36,7 +36,8 @@ from distributed import Client, Scheduler, Worker
 import mllkm_scale.cluster.executor
 import mllkm_scale.cluster.pace
 import mllkm_scale.data.grid
-from mllkm_scale import Dataset, archive, train
+from mllkm_scale import Dataset, train
+from mllkm_scale.base import archive
 from mllkm_scale.errors import MLLKMError
 
 LOOPBACK = "127.0.0.1"
