@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from mllkm_scale import __version__
 from mllkm_scale.base.events import Listener, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.base.memory import peak_bytes, rss_bytes
+from mllkm_scale.base.schemas import StreamHeader
 from mllkm_scale.base.wording import percent
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
 from mllkm_scale.model.evaluation import Evaluation
@@ -22,7 +23,7 @@ from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.report.finalize import Finalizer
-from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["StreamResult", "Streaming"]
@@ -193,8 +194,9 @@ class Streaming:
         """Take up the state and the record of the checkpoint."""
         if self.folder is None:
             raise ParameterError("resume=True needs the folder of the stream: give run_dir")
-        header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner))
-        restore(self.learner, header, arrays)
+        header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner), StreamHeader)
+        with fitting(self.folder.checkpoint):
+            restore(self.learner, header, arrays)
         self.history = list(self.folder.streamed.cut(header["round"]))
         self.elapsed_before_s = header["elapsed_s"]
 
