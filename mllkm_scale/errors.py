@@ -5,6 +5,10 @@ Every class carries the exit code that the command line ends with.
 
 from __future__ import annotations
 
+import re
+
+from mllkm_scale.printable import printable
+
 __all__ = [
     "BudgetError",
     "CheckpointError",
@@ -21,9 +25,15 @@ __all__ = [
 
 
 class MLLKMError(Exception):
-    """Base of all errors raised on purpose; `str(error)` is one line with the remedy."""
+    """Base of all errors raised on purpose; `str(error)` is one line with the remedy, without control characters."""
 
     exit_code = 1
+    _keep = ""  # control characters that messages may hold
+
+    def __str__(self) -> str:
+        # Messages name files, data sets and labels, whose text may come from anywhere.
+        text = super().__str__()
+        return printable(text if self._keep else re.sub(r"\s*[\r\n]\s*", " ", text), keep=self._keep)
 
 
 class ParameterError(MLLKMError, ValueError):
@@ -69,9 +79,10 @@ class ClusterError(MLLKMError):
 
 
 class JobFileError(MLLKMError, ValueError):
-    """A job file cannot be run: file and line are named."""
+    """A job file cannot be run: file and line are named, a problem a line."""
 
     exit_code = 9
+    _keep = "\n"
 
 
 class FetchError(MLLKMError):

@@ -22,11 +22,14 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.regular_files import open_regular
+from mllkm_scale.base.schemas import conform, parse_json
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.whole_files import cannot_write, whole_file
 from mllkm_scale.errors import MLLKMError, ParameterError
@@ -38,6 +41,16 @@ HEADER = "header.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that an archive can hold
 _READ_BYTES = 2**22
+_LAST_POINT = 0x10FFFF  # of Unicode
+
+
+class _Seal(msgspec.Struct):
+    """What header.json holds."""
+
+    kind: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z-]+\Z")]
+    version: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+    header: dict[str, Any]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 def write_archive(
@@ -112,14 +125,13 @@ def read_archive(
     """
     source = Path(path)
     try:
-        with source.open("rb") as file, zipfile.ZipFile(file) as archive:
+        with open_regular(source, error) as file, zipfile.ZipFile(file) as archive:
             _require_intact(archive, os.fstat(file.fileno()).st_size)
-            envelope = json.loads(archive.read(HEADER))
-            found, written = envelope["kind"], envelope["version"]
+            envelope = parse_json(archive.read(HEADER))
+            seal = conform(envelope, _Seal)
+            found, written, header = seal.kind, seal.version, seal.header
             if found != kind:
                 raise error(f"{source} is a file of kind {found!r}: give one of kind {kind!r}")
-            if not isinstance(written, int) or written < 1:
-                raise ValueError(f"its version is {written!r}")
             if written > version:
                 raise error(
                     f"{source} was written by version {written} of the format; this package reads up to"
@@ -130,8 +142,7 @@ def read_archive(
                 for member in archive.infolist()
                 if member.filename != HEADER
             }
-            header: dict[str, Any] = envelope["header"]
-            if _checksum(kind, written, header, arrays) != envelope["sha256"]:
+            if _checksum(kind, written, header, arrays) != seal.sha256:
                 raise ValueError("the checksum differs")
             return header, arrays
     except (MLLKMError, MemoryError):
@@ -174,7 +185,10 @@ def _plain_arrays(kind: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
             raise ParameterError(
                 f"the array {name!r} of a {kind} file has type {values.dtype}: give numbers, booleans or text"
             )
-        plain[name] = values
+        try:
+            plain[name] = _require_text(values, name)
+        except ValueError as error:
+            raise ParameterError(f"a {kind} file cannot be written: {error}; give text in Unicode") from None
     return plain
 
 
@@ -227,6 +241,10 @@ def _require_intact(archive: zipfile.ZipFile, size_bytes: int) -> None:
         raise ValueError("it holds two members of one name")
     if any(member.compress_type != zipfile.ZIP_STORED or member.file_size > size_bytes for member in members):
         raise ValueError("it holds members that are packed or larger than the file")
+    if any(name != HEADER and _NAME.fullmatch(name.removesuffix(".npy")) is None for name in names):
+        raise ValueError("it holds members with names that no array has")
+    if sum(member.file_size for member in members) > size_bytes:
+        raise ValueError("its members overlap")
     broken = archive.testzip()
     if broken is not None:
         raise ValueError(f"the member {broken} is not intact")
@@ -245,4 +263,13 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
         raw = values.reshape(-1).view(np.uint8)
         for start in range(0, len(raw), _READ_BYTES):
             raw[start : start + _READ_BYTES] = np.frombuffer(stream.read(_READ_BYTES), np.uint8)
-        return values
+        return _require_text(values, member.filename)
+
+
+def _require_text(values: Array, name: str) -> Array:
+    """Refuse code points that are none: NumPy would keep them until they are looked at."""
+    if values.dtype.kind == "U" and values.size:
+        points = values.reshape(-1).view(values.dtype.byteorder + "u4" if values.dtype.byteorder in "<>" else "u4")
+        if int(points.max()) > _LAST_POINT or bool(((points >= 0xD800) & (points <= 0xDFFF)).any()):
+            raise ValueError(f"the array {name} holds text that is no Unicode")
+    return values

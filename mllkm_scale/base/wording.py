@@ -6,6 +6,7 @@ import math
 
 from mllkm_scale.base.events import Epoch, Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.printable import printable
 
 __all__ = ["clock", "describe", "idle_percent", "percent", "rate", "seconds"]
 
@@ -24,6 +25,10 @@ def describe(event: Event, tol: float | None = None) -> str:
     >>> describe(Phase("prepare", "scaling standard"))
     'prepare: scaling standard'
     """
+    return printable(_described(event, tol))
+
+
+def _described(event: Event, tol: float | None) -> str:
     match event:
         case Phase():
             return f"{event.name}: {event.detail}" if event.detail else event.name

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import click
 
-from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation
+from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation, say
 from mllkm_scale.cli.signals import Interruption, interruption
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.folder import RunFolder
@@ -66,7 +66,7 @@ def ends_at_a_safe_point(
         except (InterruptedTraining, KeyboardInterrupt) as error:
             listener.close()
             ended = str(error) if isinstance(error, InterruptedTraining) else f"{what} was interrupted at once"
-            click.echo(f"mllkm: {ended}; to go on: {_to_go_on(context, checkpoint.is_ours())}", err=True)
+            say(f"mllkm: {ended}; to go on: {_to_go_on(context, checkpoint.is_ours())}", err=True)
             raise SystemExit(TERMINATED if stop.signal_name == "SIGTERM" else INTERRUPTED) from error
         except ClusterError as error:
             listener.close()

@@ -19,8 +19,9 @@ from typing import Any, NoReturn
 import click
 
 from mllkm_scale.errors import MLLKMError
+from mllkm_scale.printable import printable
 
-__all__ = ["CommandGroup", "Invocation", "Terminated", "debug_option"]
+__all__ = ["CommandGroup", "Invocation", "Terminated", "debug_option", "say"]
 
 INTERRUPTED, TERMINATED = 130, 143
 
@@ -81,10 +82,10 @@ def _report(error: BaseException) -> int:
     """Say in one line what went wrong, and return the exit code."""
     match error:
         case click.Abort() | KeyboardInterrupt():
-            click.echo("mllkm: interrupted", err=True)
+            say("mllkm: interrupted", err=True)
             return INTERRUPTED
         case Terminated():
-            click.echo("mllkm: terminated", err=True)
+            say("mllkm: terminated", err=True)
             return TERMINATED
         case MLLKMError():
             _say(str(error))
@@ -102,8 +103,17 @@ def _report(error: BaseException) -> int:
     return error.exit_code
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print text of one or several lines; control characters, which names and labels may hold, are escaped.
+
+    >>> say("classes: cat\\x1b[2J, dog")
+    classes: cat\\x1b[2J, dog
+    """
+    click.echo(printable(text, keep="\n\t"), err=err)
+
+
 def _say(message: str) -> None:
-    click.echo(f"mllkm: error: {' '.join(message.split())}", err=True)
+    say(f"mllkm: error: {' '.join(message.split())}", err=True)
 
 
 @contextmanager

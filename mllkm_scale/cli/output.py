@@ -14,6 +14,7 @@ import click
 
 from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.base.wording import clock
+from mllkm_scale.cli.group import say
 from mllkm_scale.run.folder import MODEL
 
 __all__ = [
@@ -66,7 +67,7 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON."""
     from mllkm_scale.run.progress.choose import jsonable
 
-    click.echo(json.dumps(jsonable(value), indent=indent, allow_nan=False))
+    say(json.dumps(jsonable(value), indent=indent, allow_nan=False))
 
 
 def model_path(path: Path) -> Path:
@@ -111,6 +112,6 @@ def _lines_now_and_then(label: str) -> Callable[[int, int], None]:
         if now_s - told_s >= LINE_EVERY_S and 0 < done < total:
             told_s = now_s
             left_s = (now_s - started_s) * (total - done) / done
-            click.echo(f"{label}: {100 * done / total:.0f} %, about {clock(left_s)} left", err=True)
+            say(f"{label}: {100 * done / total:.0f} %, about {clock(left_s)} left", err=True)
 
     return tell

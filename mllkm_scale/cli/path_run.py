@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
 from mllkm_scale.cli.tables import Table, plain_table, tell
 from mllkm_scale.cli.training_run import TrainingRun, open_data, tell_evaluation
@@ -52,7 +53,7 @@ class PathRun(TrainingRun):
                 print_json({"event": "path", "points": result.points, "chosen": chosen.name}, indent=None)
             else:
                 tell_points(result.points, chosen)
-                click.echo(f"{_why(self.below)}: {self.run / chosen.name}, {chosen.cost}\nreport: {page}")
+                say(f"{_why(self.below)}: {self.run / chosen.name}, {chosen.cost}\nreport: {page}")
             if held_out is not None:
                 tell_evaluation(evaluate(result.model(chosen), held_out), held_out.name, self.progress)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
+from mllkm_scale.cli.group import say
+from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -46,14 +47,14 @@ Part = str | Table | Facts
 def tell(plain: Callable[[], str], parts: Callable[[], Iterable[Part]]) -> None:
     """Print the parts on a terminal that can show tables, and the plain text otherwise."""
     if not _shows_tables():
-        click.echo(plain())
+        say(plain())
         return
     from rich.console import Console
 
     # Names of files and classes are shown as they are: "[a]" is no markup, and ":on:" no picture.
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     for part in parts():
-        console.print(part if isinstance(part, str) else _drawn(part))
+        console.print(printable(part, keep="\n") if isinstance(part, str) else _drawn(part))
 
 
 def plain_table(table: Table) -> str:
@@ -65,14 +66,15 @@ def plain_table(table: Table) -> str:
     wine    178
     """
     names = [heading.removeprefix(">") for heading in table.headings]
-    widths = [max(len(row[place]) for row in [names, *table.rows]) for place in range(len(names))]
+    rows = [[printable(cell) for cell in row] for row in table.rows]
+    widths = [max(len(row[place]) for row in [names, *rows]) for place in range(len(names))]
     right = [heading.startswith(">") for heading in table.headings]
     lines = [
         "  ".join(
             text.rjust(width) if flush else text.ljust(width)
             for text, width, flush in zip(row, widths, right, strict=True)
         ).rstrip()
-        for row in [names, *table.rows]
+        for row in [names, *rows]
     ]
     return "\n".join([table.title, *lines] if table.title else lines)
 
@@ -91,7 +93,7 @@ def _drawn(part: Table | Facts) -> RichTable:
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, value in part.values.items():
-            grid.add_row(name, value)
+            grid.add_row(printable(name), printable(value))
         return grid
     drawn = RichTable(box=box.SIMPLE_HEAD, title=part.title or None, title_justify="left", title_style="bold")
     for heading in part.headings:
@@ -99,5 +101,7 @@ def _drawn(part: Table | Facts) -> RichTable:
         drawn.add_column(heading.removeprefix(">"), overflow="fold", **options)
     for row in part.rows:
         cells = zip(part.headings, row, strict=True)
-        drawn.add_row(*(Text(cell, style="" if heading else STYLES.get(cell, "")) for heading, cell in cells))
+        drawn.add_row(
+            *(Text(printable(cell), style="" if heading else STYLES.get(cell, "")) for heading, cell in cells)
+        )
     return drawn

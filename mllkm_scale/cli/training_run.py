@@ -17,6 +17,7 @@ from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
+from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
 from mllkm_scale.errors import (
     BudgetError,
@@ -74,7 +75,7 @@ class TrainingRun:
         with open_data(self.data, self.x, self.y, self.test) as (dataset, held_out):
             result = self._train(dataset, held_out, context)
             if self.progress != "json":
-                click.echo(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
+                say(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
             if held_out is not None and result.evaluation is not None:
                 tell_evaluation(result.evaluation, held_out.name, self.progress)
             tell_report(self.run, self.progress)
@@ -228,11 +229,11 @@ def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
-        click.echo(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
 
 
 def tell_report(run: Path, progress: str) -> None:
     """Where the report is, if one was written."""
     path = RunFolder(run).report
     if progress != "json" and path.exists():
-        click.echo(f"report: {path}")
+        say(f"report: {path}")

@@ -121,7 +121,7 @@ class Dataset:
         (3, 3, 'train.h5:X')
         """
         where = Path(path).absolute()
-        kind = _zarr_source() if where.is_dir() else HDF5Source
+        kind = _zarr_source() if os.path.isdir(where) else HDF5Source
         samples: Source = kind(where, x)
         try:
             labels = None if y is None else kind(where, y)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
-from mllkm_scale.errors import DataError
+from mllkm_scale.errors import DataError, MLLKMError
 
 __all__ = ["HDF5Source", "find_dataset", "open_hdf5"]
+
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
+"""What h5py raises of metadata that are damaged."""
 
 CACHE_BYTES = 8 * 2**20
 LISTED = 20
@@ -36,16 +41,19 @@ class HDF5Source:
         # The process, its file and its data set.
         self._handle: tuple[int, Any, Any] | None = None
         stored = self._open()
-        self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
-        self.dtype = _plain_dtype(stored, self.name)
-        self.buffer_bytes = _buffer_bytes(stored)
+        with _named(path):
+            self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
+            self.dtype = _plain_dtype(stored, self.name)
+            self.buffer_bytes = _buffer_bytes(stored)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start` to `stop`; text is decoded."""
         try:
             with self._lock:
                 values = np.asarray(self._stored()[start:stop])
-        except (OSError, RuntimeError) as error:
+        except DataError:
+            raise
+        except _DAMAGE as error:
             raise DataError(
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the file is"
                 " damaged or a compression filter is missing; copy or convert it again"
@@ -57,7 +65,8 @@ class HDF5Source:
         with self._lock:
             if self._handle is not None:
                 handle, self._handle = self._handle, None
-                handle[1].close()
+                with suppress(*_DAMAGE):  # nothing was written
+                    handle[1].close()
 
     def _stored(self) -> Any:
         handle = self._handle
@@ -71,9 +80,11 @@ class HDF5Source:
     def _open(self) -> Any:
         file = open_hdf5(self.path)
         try:
-            stored = find_dataset(file, self.dataset, self.path)
+            with _named(self.path):
+                stored = find_dataset(file, self.dataset, self.path)
         except BaseException:
-            file.close()
+            with suppress(*_DAMAGE):
+                file.close()
             raise
         self._handle = (os.getpid(), file, stored)
         return stored
@@ -87,9 +98,10 @@ class HDF5Source:
 
 def open_hdf5(path: Path) -> Any:
     """Open an HDF5 file read-only, without locks where the file system has none."""
-    if not path.exists():
-        raise DataError(f"{path} does not exist: check the path, or make it first: mllkm convert train.csv train.h5")
     try:
+        if not os.path.exists(path):
+            remedy = "check the path, or make it first: mllkm convert train.csv train.h5"
+            raise DataError(f"{path} does not exist: {remedy}")
         if not path.is_file() or path.stat().st_size == 0:
             raise DataError(f"{path} is empty or no regular file: make it first: mllkm convert train.csv train.h5")
         with path.open("rb"):
@@ -102,7 +114,9 @@ def open_hdf5(path: Path) -> Any:
             if "lock file" not in str(error) or error.errno in (errno.EAGAIN, errno.EACCES):
                 raise
             return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES, locking=False)
-    except OSError as error:
+    except DataError:
+        raise
+    except _DAMAGE as error:
         if isinstance(error, BlockingIOError):
             remedy = "another process is writing it; wait for it to end"
         elif isinstance(error, PermissionError):
@@ -110,6 +124,19 @@ def open_hdf5(path: Path) -> Any:
         else:
             remedy = "the file is damaged or cut short; copy or convert it again"
         raise DataError(f"{path} cannot be opened ({one_line(error)}): {remedy}") from error
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Block that looks at a file: what h5py raises of damaged metadata is told with the file and the remedy."""
+    try:
+        yield
+    except MLLKMError:
+        raise
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path} cannot be read ({one_line(error)}): the file is damaged or cut short; copy or convert it again"
+        ) from error
 
 
 def find_dataset(file: Any, name: str, path: Path) -> Any:

@@ -11,6 +11,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import MLLKMError
 from mllkm_scale.model.describe import direct_cost
 from mllkm_scale.model.describe_text import class_names
+from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
     from mllkm_scale.estimators.deciding import DecidesByModel
@@ -76,6 +77,7 @@ def fitted_html(title: str, facts: Mapping[str, str]) -> str:
     2
     """
     rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in facts.items()
+        f'<tr><th scope="row">{escape(printable(name))}</th><td>{escape(printable(text))}</td></tr>'
+        for name, text in facts.items()
     )
     return f'{_STYLE}<table class="mllkm-facts"><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>'

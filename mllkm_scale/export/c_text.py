@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["c_comment", "c_float", "c_string", "c_table"]
 
 _A_LINE = 6  # numbers
+_UNSAFE = re.compile(r"[^A-Za-z0-9 .,;:+\-=%()<>_*/#&']")
 
 
 def c_float(value: float) -> str:
@@ -44,6 +46,15 @@ def c_string(text: str) -> str:
 
 
 def c_comment(lines: list[str]) -> str:
-    """A comment of these lines; what would end it early, or look as if another began in it, is taken apart."""
-    body = "\n".join(f" * {line}".rstrip() for line in lines)
-    return "/*\n" + body.replace("*/", "* /").replace("/*", "/ *") + "\n */\n"
+    """A comment of these lines, in which only letters, digits and harmless signs are left.
+
+    No backslash or trigraph can join two lines, and nothing that is left can begin a comment or end this one.
+
+    >>> print(c_comment(["status *\\\\", "/ int injected; ??/"]), end="")
+    /*
+     * status *_
+     * / int injected; __/
+     */
+    """
+    safe = [_UNSAFE.sub("_", line).replace("*/", "* /").replace("/*", "/ *").rstrip() for line in lines]
+    return "/*\n" + "".join(f" * {line}".rstrip() + "\n" for line in safe) + " */\n"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.npy_files import map_npy
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
@@ -90,16 +91,14 @@ def read_anchors(text: str) -> str | int | Array:
 
 def _rows_of(path: Path) -> Array:
     try:
-        rows = np.load(path, allow_pickle=False)
+        rows = map_npy(path, ParameterError)
     except FileNotFoundError:
         raise ParameterError(f"{path} does not exist: check the path") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise ParameterError(f"{path} cannot be read as an array ({error}): write it with numpy.save") from None
-    if not isinstance(rows, np.ndarray):
-        raise ParameterError(f"{path} holds several arrays: write one with numpy.save")
+    except OSError as error:
+        raise ParameterError(f"{path} cannot be read ({error.strerror or error}): check the path") from None
     if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
         raise ParameterError(f"{path} has shape {rows.shape} and type {rows.dtype}: give one row of numbers an anchor")
-    return rows
+    return np.array(rows)
 
 
 def random_rows(n_rows: int, count: int, rng: np.random.Generator) -> Array:

@@ -15,7 +15,9 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Epoch
+from mllkm_scale.base.schemas import conform_array
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
@@ -63,11 +65,19 @@ class DescentState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> DescentState:
-        """The state that `to_arrays` was called on."""
-        epoch, window, batch, steps, seen, within = (int(v) for v in arrays["counts"])
-        loss, best_error = (float(v) for v in arrays["sums"])
-        values, mean, square = (np.array(arrays[name]) for name in ("values", "mean", "square"))
-        best = np.array(arrays["best_values"])
+        """The state that `to_arrays` was called on; a ValueError if it cannot have been one."""
+        counts = conform_array(arrays, "counts", "i", (6,), least=0)
+        epoch, window, batch, steps, seen, within = (int(v) for v in counts)
+        sums = arrays.get("sums", counts)
+        if sums.shape != (2,) or not 0 <= sums[0] < np.inf or not sums[1] >= 0:
+            raise ValueError("the array sums holds no loss and no error")
+        loss, best_error = (float(v) for v in sums)
+        size = conform_array(arrays, "values", "f", (None,)).shape
+        values, mean = (np.array(conform_array(arrays, name, "f", size)) for name in ("values", "mean"))
+        square = np.array(conform_array(arrays, "square", "f", size, least=0.0))
+        best = np.array(conform_array(arrays, "best_values", "f", size))
+        if any(part.dtype != np.float32 for part in (values, mean, square, best)):
+            raise ValueError("the parameters are not in single precision")
         return cls(Place(epoch, window, batch), values, mean, square, steps, loss, seen, within, best_error, best)
 
 
@@ -123,7 +133,12 @@ class Descent:
         self._n_steps = settings.epochs * batches.steps_per_epoch
 
     def resume(self, state: DescentState) -> None:
-        """Go on from a state."""
+        """Go on from a state; refused if it is that of another machine, or of more epochs."""
+        if len(state.values) != self.machine.layout.size or state.place.epoch > self.settings.epochs:
+            raise CheckpointError(
+                f"the descent that was kept has {len(state.values)} parameters and {state.place.epoch} epochs, not"
+                f" {self.machine.layout.size} and at most {self.settings.epochs}: train anew with --overwrite"
+            )
         self.state = state
         self.machine = LearnedMachine(self.machine.layout, state.values)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
     from mllkm_scale.model.describe import Description
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["LISTED", "class_names", "cost_facts", "facts_in_words", "lines", "one_line", "proved_facts"]
 
 LISTED = 10
+LABEL = 60  # characters of a label that are shown
 
 
 def facts_in_words(description: Description) -> dict[str, str]:
@@ -55,12 +57,12 @@ def one_line(model: ModelParts) -> str:
     kind = f"{family.map}, {'component-wise' if family.componentwise else 'global'}"
     size = f"{model.n_kernels:,} of {record.n_open:,} kernels, {model.n_features_in:,} features"
     gap = "nothing proved" if math.isnan(record.gap) else f"gap {100 * record.gap:.3g} %"
-    return f"{type(model).__name__}({kind}, {size}, {len(model.classes):,} classes, {gap}, {record.status})"
+    return f"{type(model).__name__}({kind}, {size}, {len(model.classes):,} classes, {gap}, {printable(record.status)})"
 
 
 def class_names(classes: Sequence[Any]) -> str:
     """The classes, or the first of many."""
-    shown = ", ".join(str(label) for label in classes[:LISTED])
+    shown = ", ".join(printable(label, longest=LABEL) for label in classes[:LISTED])
     return shown + (f", ... ({len(classes)})" if len(classes) > LISTED else "")
 
 
@@ -89,7 +91,7 @@ def proved_facts(record: ModelRecord) -> dict[str, str]:
 
 def lines(description: Description) -> list[str]:
     """All of it as plain text."""
-    text = [f"{name:<14} {value}" for name, value in facts_in_words(description).items()]
+    text = [f"{name:<14} {printable(value)}" for name, value in facts_in_words(description).items()]
     text += ["", f"{'gamma':>12} {'kernels':>8} {'weight':>10} {'share':>7}"]
     text += [f"{g.gamma:>12.5g} {g.count:>8} {g.weight:>10.4g} {g.share:>7.1%}" for g in description.gammas]
     text += ["", f"{'heaviest':>12} {'gamma':>8} {'weight':>10} {'share':>7} {'norm':>10}"]

@@ -8,9 +8,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
+from mllkm_scale.base.schemas import ModelHeader, conform
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.tables.encoding import ENCODING_ARRAYS, Encoding
-from mllkm_scale.errors import MLLKMError, ModelFileError
+from mllkm_scale.errors import MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.model import Model
@@ -33,6 +34,8 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
     Raises
     ------
+    ParameterError
+        If the record of the model holds what no file may, such as a status that is not known.
     ScratchError
         If the file cannot be written.
 
@@ -48,7 +51,12 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     >>> loaded.predict([[1.0, 0.0], [4.0, 4.0]]).tolist()
     ['near', 'far']
     """
-    write_archive(path, kind=KIND, version=_version(model), header=_header(model), arrays=model_arrays(model))
+    header = _header(model)
+    try:
+        conform(header, ModelHeader)
+    except ValueError as error:
+        raise ParameterError(f"a model file cannot hold this model ({error}): give plain values") from None
+    write_archive(path, kind=KIND, version=_version(model), header=header, arrays=model_arrays(model))
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
@@ -61,9 +69,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     """
     header, arrays = read_archive(path, kind=KIND, version=VERSION, error=ModelFileError)
     try:
-        family = header["family"]
+        found = conform(header, ModelHeader)
         return Model(
-            family=Family(check_map(family["map"]), bool(family["componentwise"]), float(family["local_bias"])),
+            family=Family(check_map(found.family.map), found.family.componentwise, found.family.local_bias),
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
             feature_names=header.get("feature_names"),

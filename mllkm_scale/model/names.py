@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from mllkm_scale.data.columns import picked_columns
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.printable import printable
 
 __all__ = [
     "Features",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 LISTED = 10
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True)
@@ -173,5 +175,13 @@ def _warn(matched: MatchedColumns) -> None:
 
 
 def unique_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names that columns can be matched by: None where two features have the same."""
-    return None if names is None or len(set(names)) < len(names) else tuple(map(str, names))
+    """Names that columns can be matched by: None where two are the same, or one is no short line of plain text.
+
+    >>> unique_names(["a", "b"]), unique_names(["a", "a"]), unique_names(["a", "two\\nlines"])
+    (('a', 'b'), None, None)
+    """
+    if names is None or len(set(names)) < len(names):
+        return None
+    kept = tuple(map(str, names))
+    plain = all(len(name) <= _LONGEST_NAME and printable(name) == name for name in kept)
+    return kept if plain else None

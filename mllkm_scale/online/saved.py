@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.schemas import conform_array
 from mllkm_scale.data import Preprocessor
-from mllkm_scale.errors import CheckpointError
+from mllkm_scale.data.labels import n_outputs
+from mllkm_scale.errors import MLLKMError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.online.active import ActiveKernels
@@ -30,6 +32,7 @@ from mllkm_scale.online.setup import Setup, codes_of
 __all__ = ["fingerprint", "restore", "saved_state"]
 
 
+_NOTHING: Array = np.empty(0)
 _COUNTS = ("n_seen", "n_blocks", "sweep", "inserted", "dropped", "forgotten")
 _FREE = ("n_jobs", "worker_timeout")  # parameters that a stream may go on with other values of
 
@@ -77,32 +80,60 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
 
 
 def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Bring a new learner with the same parameters to the state that was saved."""
-    try:
-        learner.prequential = Prequential(header["tested"], header["errors"])
-        learner.prequential.recent.extend(tuple(block) for block in header["recent"])
-        learner.pending = Pending(**_under("pending_", arrays))
-        if "classes" in arrays:
-            learner.classes = arrays["classes"]
-        elif learner.classes is not None:  # they were not given when these samples came
-            learner.pending.y = codes_of(learner.pending.y, learner.classes, 0)
-        if header["started"] and learner.classes is not None:
-            setup = _setup(learner.classes, header, arrays)
-            learner.started = setup, _machine(learner, setup, header, arrays)
-    except KeyError as error:
-        raise CheckpointError(f"the checkpoint has no {error}: start the stream anew with --overwrite") from None
+    """Bring a new learner with the same parameters to the state that was saved.
+
+    `header` conforms to `StreamHeader`. Arrays that cannot be those of a stream are refused by a ValueError.
+    """
+    learner.prequential = Prequential(header["tested"], header["errors"])
+    learner.prequential.recent.extend(tuple(block) for block in header["recent"])
+    if "classes" in arrays:
+        classes = arrays["classes"]
+        if classes.ndim != 1 or len(classes) < 2 or not (classes[:-1] < classes[1:]).all():
+            raise ValueError("the array classes is not in ascending order, each once")
+        learner.classes = classes
+    learner.pending = _pending(arrays, "classes" in arrays)
+    if "classes" not in arrays and learner.classes is not None:  # they were not given when these samples came
+        learner.pending.y = codes_of(learner.pending.y, learner.classes, 0)
+    if not header["started"]:
+        return
+    if learner.classes is None:
+        raise ValueError("the array classes is missing")
+    setup = _setup(learner.classes, header, arrays)
+    if len(learner.pending) and learner.pending.X.shape[1] != setup.preprocessor.n_features_in:
+        raise ValueError("the array pending_X has another number of features than the preparation")
+    learner.started = setup, _machine(learner, setup, header, arrays)
+
+
+def _pending(arrays: Mapping[str, Array], coded: bool) -> Pending:
+    """The samples that wait; `coded` labels are numbers of classes."""
+    kind = arrays.get("pending_X", _NOTHING).dtype.kind
+    X = conform_array(arrays, "pending_X", "f" if kind == "f" else "i", (None, None))
+    n = len(X)
+    y = arrays.get("pending_y", _NOTHING)
+    if y.shape != (n,) or y.dtype.kind not in "biufU":
+        raise ValueError("the array pending_y does not fit the rows that wait")
+    if coded and n:
+        most = len(arrays["classes"]) - 1
+        y = conform_array(arrays, "pending_y", "i", (n,), least=0, most=most)
+    ids = conform_array(arrays, "pending_ids", "i", (n,))
+    return Pending(X, y, ids, conform_array(arrays, "pending_new", "b", (n,)))
 
 
 def _setup(classes: Array, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Setup:
     family = Family(**header["family"])
-    check_map(family.map)
-    preprocessor = Preprocessor.from_arrays(_under("preprocessor_", arrays))
-    return Setup(classes, preprocessor, family, arrays["setup_gammas"], header["C"])
+    try:
+        check_map(family.map)
+        preprocessor = Preprocessor.from_arrays(_under("preprocessor_", arrays))
+    except MLLKMError as error:
+        raise ValueError(str(error)) from None
+    gammas = conform_array(arrays, "setup_gammas", "f", (None,), least=0.0)
+    return Setup(classes, preprocessor, family, gammas, header["C"])
 
 
 def _machine(
     learner: OnlineLearner, setup: Setup, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> OnlineMachine:
+    _require_machine(learner, setup, header, arrays)
     machine = learner.machine_for(setup, learner.beside())
     for name in _COUNTS:
         setattr(machine, name, header[name])
@@ -113,6 +144,30 @@ def _machine(
     machine.latest, machine.queue = arrays["latest"], arrays["queue"]
     machine.probe = Probe.done(Candidates(**_under("found_", arrays)))
     return machine
+
+
+def _require_machine(
+    learner: OnlineLearner, setup: Setup, header: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> None:
+    """Sizes, the box of the duals, the simplex of the weights, and sums that are finite."""
+    d, K = setup.preprocessor.n_features_out, n_outputs(len(setup.classes))
+    for prefix in ("active_", "found_"):
+        gammas = conform_array(arrays, f"{prefix}gammas", "f", (None,), least=0.0)
+        conform_array(arrays, f"{prefix}anchors", "f", (len(gammas), d))
+        conform_array(arrays, f"{prefix}scales", "f", (len(gammas),), least=0.0)
+    s, n = len(arrays["active_gammas"]), len(conform_array(arrays, "kept_codes", "i", (None,), least=0))
+    weights = conform_array(arrays, "weights", "f", (s,), least=0.0)
+    if s and abs(float(weights.sum()) - 1.0) > 1e-6:
+        raise ValueError(f"the array weights sums to {float(weights.sum()):g}, not to 1")
+    conform_array(arrays, "sums", "f", (K, s, d + 1))
+    conform_array(arrays, "kept_codes", "i", (n,), least=0, most=len(setup.classes) - 1)
+    conform_array(arrays, "kept_rows", "f", (n, d))
+    conform_array(arrays, "kept_duals", "f", (n, K), least=0.0, most=header["C"] * (1.0 + 1e-9))
+    conform_array(arrays, "kept_margins", "f", (n,))
+    conform_array(arrays, "kept_ids", "i", (n,))
+    conform_array(arrays, "kept_since", "i", (n,), least=0, most=header["n_seen"])
+    conform_array(arrays, "latest", "f", (None, d))
+    conform_array(arrays, "queue", "i", (None,), least=0, most=n - 1)
 
 
 def _prefixed(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from mllkm_scale.base.events import Listener, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.base.memory import peak_bytes, rss_bytes
+from mllkm_scale.base.schemas import StreamHeader
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.errors import DataError, InterruptedTraining, ParameterError
@@ -23,7 +24,7 @@ from mllkm_scale.online.machine import EPISODE
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.report.finalize import ReportFinalizer
-from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["StreamResult", "Streaming"]
@@ -208,8 +209,9 @@ class Streaming:
         """Take up the state and the record of the checkpoint."""
         if self.folder is None:
             raise ParameterError("resume=True needs the folder of the stream: give run_dir")
-        header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner))
-        restore(self.learner, header, arrays)
+        header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner), StreamHeader)
+        with fitting(self.folder.checkpoint):
+            restore(self.learner, header, arrays)
         names = header.get("feature_names")
         self.learner.feature_names = None if names is None else tuple(names)
         self.history = list(self.folder.streamed.cut(header["round"]))

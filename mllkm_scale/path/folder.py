@@ -12,8 +12,7 @@ parameters and the points before it.
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -23,11 +22,14 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.access import reading, writing
 from mllkm_scale.base.events import Event
+from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.schemas import MOST_JSON_BYTES, PathEnd, PathFile, conform, conform_array, parse_json
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, DataError, ParameterError
 from mllkm_scale.mkl.certificate import Proof
 from mllkm_scale.path.points import PathPoint, knee_point
-from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.checked_state import StateSizes, require_state
+from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.log import LOGGER
 from mllkm_scale.run.machine import state_arrays, state_from_arrays
@@ -59,7 +61,7 @@ class PathFolder:
                 f"{path} already holds a path: continue it with --resume (resume=True), replace it with --overwrite"
                 " (overwrite=True), or name another folder"
             )
-        self.facts: dict[str, Any] = _read(path) if there else {}
+        self.facts: dict[str, Any] = _read(path) if resume else {}
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -113,16 +115,42 @@ class PathFolder:
             arrays=arrays,
         )
 
-    def done(self, name: str, fingerprint: str, kind: type[Any]) -> tuple[PathPoint, Start] | None:
-        """A point that was trained already, and its end; None if it is still to be trained."""
-        if not self.resume or not _belongs(self.path / name / END, fingerprint):
+    def done(
+        self, name: str, fingerprint: str, kind: type[Any], sizes: Sequence[StateSizes]
+    ) -> tuple[PathPoint, Start] | None:
+        """A point that was trained already, and its end; None if it is still to be trained.
+
+        `sizes` are those of each machine.
+
+        Raises
+        ------
+        CheckpointError
+            If the file of the point holds what no training can have left.
+        """
+        file = self.path / name / END
+        if not self.resume or not _belongs(file, fingerprint):
             return None
-        header, arrays = load_checkpoint(self.path / name / END, fingerprint)
-        states = tuple(state_from_arrays(kind, arrays, f"machine{k}_") for k in range(header["machines"]))
-        proofs = tuple(
-            Proof(arrays[f"proof{k}_dual"].item(), arrays[f"proof{k}_duals"]) for k in range(header["proofs"])
-        )
-        return PathPoint(**header["point"]), Start(states, header["C"], proofs)
+        header, arrays = load_checkpoint(file, fingerprint, PathEnd)
+        with fitting(file):
+            if header["machines"] != len(sizes) or header["proofs"] not in (0, len(sizes)):
+                raise ValueError(f"there are {header['machines']} machines and {header['proofs']} proofs")
+            if any(header["C"] != size.C for size in sizes):
+                raise ValueError(f"C is {header['C']:g}")
+            states, proofs = [], []
+            for k, size in enumerate(sizes):
+                require_state(kind, arrays, f"machine{k}_", size)
+                states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
+                if header["proofs"]:
+                    dual = conform_array(arrays, f"proof{k}_dual", "f", ()).item()
+                    most = size.C * (1.0 + 1e-9)
+                    duals = conform_array(arrays, f"proof{k}_duals", "f", (size.n, size.K), least=0.0, most=most)
+                    if dual > float(duals.sum()) * (1.0 + 1e-9):
+                        raise ValueError(f"the duals of the array proof{k}_duals cannot prove {dual:g}")
+                    proofs.append(Proof(dual, duals))
+            point = _point(header["point"])
+            if point.name != name:
+                raise ValueError(f"it is the point {point.name}")
+        return point, Start(tuple(states), header["C"], tuple(proofs))
 
 
 def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
@@ -137,9 +165,9 @@ def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
         raise DataError(f"{path} holds no {PATH}: name the folder that mllkm path wrote")
     facts = _read(path)
     try:
-        names = {spec.name for spec in dataclasses.fields(PathPoint)}
-        points = [PathPoint(**{name: entry[name] for name in names}) for entry in facts["points"]]
-    except (KeyError, TypeError) as error:
+        conform(facts, PathFile)
+        points = [_point(entry) for entry in facts["points"]]
+    except ValueError as error:
         raise DataError(f"{path / PATH} is damaged ({error}): train the path again with --overwrite") from error
     if not points:
         raise DataError(f"{path} has no models yet: go on with mllkm path and --resume")
@@ -148,14 +176,19 @@ def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
 
 def _read(path: Path) -> dict[str, Any]:
     with reading(path):
-        text = (path / PATH).read_text(encoding="utf-8")
+        text = read_regular(path / PATH, DataError, MOST_JSON_BYTES)
     try:
-        facts = json.loads(text)
-        if not isinstance(facts, dict):
-            raise ValueError("no object")
+        facts: dict[str, Any] = parse_json(text)
+        conform(facts, PathFile)
     except ValueError as error:
         raise DataError(f"{path / PATH} is damaged ({error}): train the path again with --overwrite") from error
     return facts
+
+
+def _point(found: Mapping[str, Any]) -> PathPoint:
+    """A point of path.json or end.npz that conforms; a gap that was not finite is nan."""
+    values = {spec.name: found[spec.name] for spec in dataclasses.fields(PathPoint)}
+    return PathPoint(**values | {"gap": float("nan") if values["gap"] is None else values["gap"]})
 
 
 def _belongs(file: Path, fingerprint: str) -> bool:

@@ -39,6 +39,7 @@ from mllkm_scale.path.points import PathPoint, best_point, knee_point
 from mllkm_scale.path.values import PathValues, path_values
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
+from mllkm_scale.run.checked_state import StateSizes
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.choose import PlainProgress, broadcast
@@ -229,7 +230,8 @@ class PathTraining:
     def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
         """Train the next point, or take it from the folder; its end is where the one after it begins."""
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
-        found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind)
+        sizes = [StateSizes.of(problem, K, problem.C) for K in self.outputs(problem)]
+        found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind, sizes)
         if found is not None and self.folder is not None:
             point, end = found
             model = load_model(RunFolder(self.folder.path / name).model)
@@ -246,6 +248,11 @@ class PathTraining:
             self.folder.write(self.points)
         self.listener(Notice(_in_words(point)))
         return end
+
+    def outputs(self, problem: Problem) -> list[int]:
+        """Columns of the signs of each machine."""
+        K = problem.signs.shape[1]
+        return [K] if self.params.multi_class == "shared" else [1] * K
 
     def train(
         self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start

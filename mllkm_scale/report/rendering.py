@@ -7,6 +7,7 @@ from typing import Any
 
 from mllkm_scale.base.whole_files import write_whole
 from mllkm_scale.errors import ParameterError, ScratchError
+from mllkm_scale.printable import printable
 
 __all__ = ["render", "require_page", "write_page"]
 
@@ -18,11 +19,17 @@ def render(template: str, **values: Any) -> str:
     environment = Environment(
         loader=PackageLoader("mllkm_scale.report"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     return environment.get_template(template).render(**values)
+
+
+def _shown(value: Any) -> Any:
+    """What a place of a template is filled with: text without control characters; what is made of HTML stays."""
+    return printable(value, keep="\n\t") if type(value) is str else value
 
 
 def require_page(target: Path) -> None:

@@ -5,7 +5,6 @@ Files of earlier versions lack some fields, and a training that was interrupted 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ import numpy as np
 
 from mllkm_scale.base.access import reading
 from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.schemas import MOST_JSON_BYTES, EvaluationFile, PlanFile, RunFile, conform, parse_json
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
@@ -158,7 +159,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
         problem = "is a file" if where.exists() else "does not exist"
         raise DataError(f"{where} {problem}: name the folder of a run, which mllkm train --out has made")
     rounds, reports, epochs = folder.read_history(), folder.streamed.read(), folder.epochs.read()
-    record = _read_json(folder.run)
+    record = _read_json(folder.run, RunFile)
     if model is None and folder.model.exists():
         model = load_model(folder.model).machine  # pictures are of features, not of the columns of a table
     if model is None and not rounds and not reports and not epochs and "parameters" not in record:
@@ -166,7 +167,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
             f"{where} holds no training: it has neither {folder.model.name} nor {folder.history.name} nor"
             f" {folder.streamed.path.name}; name the folder of a run, which mllkm train --out has made"
         )
-    measured = _read_json(folder.evaluation)
+    measured = _read_json(folder.evaluation, EvaluationFile)
     return Run(
         path=where,
         model=model,
@@ -174,32 +175,29 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
         reports=reports,
         epochs=epochs,
         record=record,
-        plan=_read_json(folder.plan) or _mapping(record.get("plan")),
-        evaluation=_evaluation(measured, folder.evaluation) if measured else None,
+        plan=_read_json(folder.plan, PlanFile) or _mapping(record.get("plan")),
+        evaluation=_evaluation(measured) if measured else None,
         test_name=str(measured.get("data", "")),
         model_bytes=folder.model.stat().st_size if folder.model.exists() else None,
     )
 
 
-def _read_json(path: Path) -> Record:
+def _read_json(path: Path, kind: type[Any]) -> Record:
+    """What a file holds, which conforms to `kind`; nothing if there is none."""
     if not path.exists():
         return {}
     with reading(path.parent):
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_regular(path, DataError, MOST_JSON_BYTES)
     try:
-        return _mapping(json.loads(text))
-    except ValueError:
-        raise DataError(f"{path} is damaged, it is no JSON: remove it, and the report does without") from None
+        found: Record = parse_json(text.decode("utf-8", errors="replace"))
+        conform(found, kind)
+        return found
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}): remove it, and the report does without") from None
 
 
-def _evaluation(found: Record, path: Path) -> Evaluation:
-    try:
-        classes, confusion = np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64)
-    except (KeyError, ValueError, TypeError):
-        classes, confusion = np.empty(0), np.empty(0, dtype=np.int64)
-    if not len(classes) or confusion.shape != (len(classes), len(classes)) or confusion.sum() < 1:
-        raise DataError(f"{path} holds no evaluation: remove it, and the report does without")
-    return Evaluation(classes, confusion)
+def _evaluation(found: Record) -> Evaluation:
+    return Evaluation(np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64))
 
 
 def _mapping(value: Any) -> Record:

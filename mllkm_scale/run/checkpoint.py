@@ -7,16 +7,17 @@ is never continued by another.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
 
 from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.schemas import conform
 from mllkm_scale.errors import CheckpointError, ParameterError
 
-__all__ = ["checkpoint_seed", "load_checkpoint", "save_checkpoint"]
+__all__ = ["ANEW", "checkpoint_seed", "fitting", "load_checkpoint", "save_checkpoint"]
 
 KIND, VERSION = "mllkm-checkpoint", 1
 ANEW = "train anew with --overwrite (overwrite=True)"
@@ -64,20 +65,24 @@ def save_checkpoint(
 def checkpoint_seed(path: str | os.PathLike[str]) -> int:
     """The seed of the training that wrote the checkpoint, for one that was started without a seed of its own."""
     header, _ = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
-    if not isinstance(header.get("seed"), int):
+    if type(header.get("seed")) is not int or header["seed"] < 0:
         raise CheckpointError(f"{path} names no seed, so it is damaged: {ANEW}")
     return int(header["seed"])
 
 
-def load_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def load_checkpoint(
+    path: str | os.PathLike[str], fingerprint: str, header_kind: type[Any] | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header, with "round" and "fingerprint" in it, and arrays as they were saved.
+
+    The header is one of `header_kind` (see `schemas`), if that is given; what the arrays hold, the caller looks at.
 
     Raises
     ------
     CheckpointError
         If there is none, if it is damaged or of a newer format, or if its fingerprint differs.
     """
-    if not Path(path).exists():
+    if not os.path.exists(path):
         raise CheckpointError(f"{path} does not exist, so there is nothing to resume: train without --resume")
     try:
         header, arrays = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
@@ -90,4 +95,16 @@ def load_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> tuple[dic
             f"{path} belongs to a training on other data or with other parameters: resume it with those that"
             f" it was started with, or {ANEW}"
         )
+    if header_kind is not None:
+        with fitting(path):
+            conform(header, header_kind)
     return header, arrays
+
+
+@contextmanager
+def fitting(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Block that looks at what a checkpoint holds: a ValueError in it is told with the file and the remedy."""
+    try:
+        yield
+    except ValueError as error:
+        raise CheckpointError(f"{path} holds what no training can have left ({error}): {ANEW}") from None

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from mllkm_scale.base import schemas
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.schemas import conform
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
@@ -69,7 +71,8 @@ class Choice:
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Choice:
-        """The choice that `as_dict` was called on."""
+        """The choice that `as_dict` was called on; a ValueError if it cannot have been one."""
+        conform(found, schemas.Choice)
         return cls(**found | {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])})
 
 

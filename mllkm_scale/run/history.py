@@ -11,15 +11,22 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
+
+import msgspec
 
 from mllkm_scale.base.access import reading, writing
 from mllkm_scale.base.as_json import event_fields
 from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.regular_files import open_to_append, read_regular
+from mllkm_scale.base.schemas import parse_json
 from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.errors import DataError
 
 __all__ = ["History"]
 
+
+MOST_HISTORY_BYTES = 1_000_000_000
 
 Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
 
@@ -36,7 +43,7 @@ class History(Generic[Numbered]):
         """Add an event; it is on its way to the disk when this returns."""
         with writing(self.path.parent):
             if self._file is None:
-                self._file = self.path.open("a", encoding="utf-8")
+                self._file = open_to_append(self.path)
             self._file.write(json.dumps(event_fields(event), allow_nan=False) + "\n")
             self._file.flush()
 
@@ -63,7 +70,8 @@ class History(Generic[Numbered]):
         if not self.path.exists():
             return []
         with reading(self.path.parent):
-            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            content = read_regular(self.path, DataError, MOST_HISTORY_BYTES)
+        lines = content.decode("utf-8", errors="replace").splitlines()
         intact = []
         for line in lines:
             event = _event_from(line, self._kind)
@@ -75,11 +83,18 @@ class History(Generic[Numbered]):
 
 def _event_from(line: str, kind: type[Numbered]) -> Numbered | None:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
         values = {field.name: found[field.name] for field in dataclasses.fields(kind) if field.name in found}
         for field in dataclasses.fields(kind):
             if field.type == "float" and values.get(field.name, 0.0) is None:
                 values[field.name] = math.nan
-        return kind(**values)
-    except (ValueError, TypeError):  # no JSON; no object, or one without a field that has no default
+        event = msgspec.convert(values, kind)
+    except (ValueError, TypeError, OverflowError):  # no JSON; no object, or one with a field that is none
         return None
+    return event if event.number >= 0 and _in_range(event) else None
+
+
+def _in_range(event: Any) -> bool:
+    """Whether no count is negative or absurd: numbers of a file are drawn and added up."""
+    counts = [value for value in vars(event).values() if isinstance(value, int)]
+    return all(0 <= count <= 2**62 for count in counts)

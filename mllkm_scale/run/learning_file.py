@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.schemas import LearningHeader, conform
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.learn.descent import DescentState
-from mllkm_scale.run.checkpoint import ANEW, checkpoint_seed
+from mllkm_scale.run.checkpoint import ANEW, checkpoint_seed, fitting
 from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["LearningFile", "folder_seed"]
@@ -29,15 +30,15 @@ class LearningFile:
         if not self.resume or not self.path.exists():
             return None
         header, arrays = read_archive(self.path, kind=KIND, version=VERSION, error=CheckpointError)
-        if header.get("fingerprint") != self.fingerprint:
+        with fitting(self.path):
+            conform(header, LearningHeader)
+        if header["fingerprint"] != self.fingerprint:
             raise CheckpointError(
                 f"{self.path} belongs to a training on other data or with other parameters: resume it with those that"
                 f" it was started with, or {ANEW}"
             )
-        try:
+        with fitting(self.path):
             return DescentState.from_arrays(arrays)
-        except (KeyError, ValueError) as error:
-            raise CheckpointError(f"{self.path} does not hold a descent ({error}): {ANEW}") from None
 
     def save(self, state: DescentState) -> None:
         """Write the state; the one before it stands until this one is whole."""
@@ -54,6 +55,5 @@ def folder_seed(folder: RunFolder) -> int:
     if folder.checkpoint.exists() or not folder.learning.exists():
         return checkpoint_seed(folder.checkpoint)
     header, _ = read_archive(folder.learning, kind=KIND, version=VERSION, error=CheckpointError)
-    if not isinstance(header.get("seed"), int):
-        raise CheckpointError(f"{folder.learning} names no seed, so it is damaged: {ANEW}")
-    return int(header["seed"])
+    with fitting(folder.learning):
+        return conform(header, LearningHeader).seed

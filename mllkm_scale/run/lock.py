@@ -21,6 +21,7 @@ from mllkm_scale.errors import ScratchError
 __all__ = ["locked"]
 
 PATIENCE_S = 0.2  # a lock that is given back, or taken over, at this moment needs a second attempt
+_A_LINK = "{} is a symbolic link, which is not followed: remove it"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -56,6 +57,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _acquired(path: Path) -> BaseFileLock:
+    if path.exists() or path.is_symlink():
+        _require_plain(path)
     marker = path.with_name(f"{path.name}-holder")
     lock: BaseFileLock = UnixFileLock(path, PATIENCE_S, thread_local=False, on_acquired=_write_holder)
     try:
@@ -73,9 +76,17 @@ def _acquired(path: Path) -> BaseFileLock:
         ) from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ScratchError(f"{path} is a symbolic link, which is not followed: remove it") from None
+            raise ScratchError(_A_LINK.format(path)) from None
         raise
     return lock
+
+
+def _require_plain(path: Path) -> None:
+    """Refuse what is no lock file before it is opened, or removed in the end."""
+    if path.is_symlink():
+        raise ScratchError(_A_LINK.format(path))
+    if not path.is_file():
+        raise ScratchError(f"{path} is no regular file: remove it")
 
 
 def _write_holder(lock: int) -> None:

@@ -7,10 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mllkm_scale.base.regular_files import open_to_append
+from mllkm_scale.printable import printable
+
 __all__ = ["LOGGER", "log_to"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class _Printable(logging.Formatter):
+    """Lines in which control characters are escaped: messages name files and data sets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
 
 
 @contextmanager
@@ -24,8 +34,8 @@ def log_to(path: Path) -> Iterator[None]:
     ...     Path(folder, "run.log").read_text().split(maxsplit=2)[2]
     'INFO tile 7 was made again\\n'
     """
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    handler = logging.StreamHandler(open_to_append(path))
+    handler.setFormatter(_Printable(LOG_FORMAT))
     handler.setLevel(logging.INFO)
     level_before = LOGGER.level
     LOGGER.addHandler(handler)
@@ -37,3 +47,4 @@ def log_to(path: Path) -> Iterator[None]:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(level_before)
         handler.close()
+        handler.stream.close()

@@ -10,7 +10,6 @@ strength, which has the least, is taken there unless another one is better by a 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -21,6 +20,8 @@ from typing import Any, Self
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Listener, Notice, Phase
 from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.schemas import MOST_JSON_BYTES, Selected, conform, parse_json
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
@@ -95,9 +96,8 @@ class Selection:
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], rivals: Sequence[Contender]) -> Selection:
         """The selection that `as_dict` was called on; a ValueError if it is none, or not one of these contenders."""
+        conform(found, Selected)
         tried, taken = tuple(Tried(**one) for one in found["tried"]), found["taken"]
-        if not isinstance(taken, int) or not 0 <= taken < len(tried):
-            raise ValueError(f"setting {taken!r} of {len(tried)} is none")
         chosen = tried[taken]
         known = [replace(chosen, **_setting(rival.at(s))) for rival in rivals for s in rival.strengths]
         if chosen not in known:
@@ -240,8 +240,9 @@ def load_selection(path: Path, rivals: Sequence[Contender]) -> Selection | None:
     if not path.exists():
         return None
     try:
-        return Selection.from_dict(json.loads(path.read_text()), rivals)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = read_regular(path, CheckpointError, MOST_JSON_BYTES)
+        return Selection.from_dict(parse_json(text), rivals)
+    except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{path} is damaged, or belongs to a training with other parameters ({error}): resume it with those that"
             f" it was started with, or {ANEW}"

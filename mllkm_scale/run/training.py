@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Finished, Listener, Notice, Phase, Round
 from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.memory import peak_bytes
+from mllkm_scale.base.schemas import TrainingHeader
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
@@ -36,7 +37,8 @@ from mllkm_scale.plan.contenders import contenders, is_settled
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
-from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
+from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
+from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
 from mllkm_scale.run.finalizer import Finalizer
 from mllkm_scale.run.folder import RunFolder
@@ -371,14 +373,29 @@ class Training:
     def restore(self, problem: Problem) -> None:
         """Take up the states, certificates and history of the checkpoint."""
         assert self.folder is not None
-        header, arrays = load_checkpoint(self.folder.checkpoint, problem.fingerprint)
+        path = self.folder.checkpoint
+        header, arrays = load_checkpoint(path, problem.fingerprint, TrainingHeader)
         kind = PaperState if self.params.strategy == "paper" else State
         self.objectives = [Objective(*pair) for pair in header["objectives"]]
-        if header.get("choice") is not None:
-            self.choice = Choice.from_dict(header["choice"])
-        self.states = [state_from_arrays(kind, arrays, f"machine{k}_") for k in range(len(self.objectives))]
+        with fitting(path):
+            if header.get("choice") is not None:
+                self.choice = Choice.from_dict(header["choice"])
+            self.states = self.checked_states(problem, kind, arrays)
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]
+
+    def checked_states(self, problem: Problem, kind: type[Any], arrays: Mapping[str, Array]) -> list[Any]:
+        """The states of a checkpoint, once they are known to be such of this problem; a ValueError if they are not."""
+        columns = self.columns(problem)
+        if not 1 <= len(self.objectives) <= len(columns):
+            raise ValueError(f"there are {len(self.objectives)} objectives of {len(columns)} machines")
+        problem = problem if self.choice is None else replace(problem, C=self.choice.C)
+        states = []
+        for k, (objective, signs) in enumerate(zip(self.objectives, columns, strict=False)):
+            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1], problem.C))
+            states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
+            require_objective(states[-1], objective, problem, signs, self.executor)
+        return states
 
     def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
         peak = peak_bytes()

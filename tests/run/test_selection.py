@@ -370,7 +370,7 @@ def test_a_selection_for_other_parameters_is_named(wine, selected, other):
 def test_a_selection_is_the_same_after_json(tmp_path):
     rivals = contenders(resolve(anchors="learned:4", metric=2), 700)
     tried = tuple(
-        Tried("learned:4", "auto", 2, strength, "auto", error=0.1 + at, judged=0.2)
+        Tried("learned:4", "auto", 2, strength, "auto", error=0.1 + 0.1 * at, judged=0.2)
         for at, strength in enumerate(rivals[0].strengths)
     )
     found = Selection(tried, 1)

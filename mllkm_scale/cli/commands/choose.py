@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import json_option, overwrite_option, print_json
 from mllkm_scale.cli.path_run import below_option, chosen_of, tell_points
 from mllkm_scale.errors import ParameterError
@@ -45,4 +45,4 @@ def choose(path: Path, below: tuple[str, ...], out: Path | None, overwrite: bool
         print_json({"chosen": chosen, "model": str(out or file), "points": points})
         return
     tell_points(points, chosen)
-    click.echo(f"model: {out or file}")
+    say(f"model: {out or file}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mllkm_scale.base.units import format_bytes
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
 from mllkm_scale.cli.parsers import parse_label_column
 
@@ -111,13 +111,13 @@ def convert(
             progress=progress,
             overwrite=overwrite,
         )
-    click.echo(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
+    say(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
     for name, (shape, kind) in summary.arrays.items():
-        click.echo(f"  {name:<13} {_shape(shape):<16} {kind}")
+        say(f"  {name:<13} {_shape(shape):<16} {kind}")
     if summary.columns is not None:
-        click.echo("columns:")
+        say("columns:")
         for line in summary.columns.describe():
-            click.echo(f"  {line}")
+            say(f"  {line}")
 
 
 def _names(given: tuple[str, ...]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mllkm_scale.cli.group import Invocation, debug_option
+from mllkm_scale.cli.group import Invocation, debug_option, say
 from mllkm_scale.errors import ParameterError, ScratchError
 from mllkm_scale.run.folder import MODEL, REPORT
 
@@ -39,7 +39,7 @@ def demo(context: click.Context, out: Path) -> None:
     """
     archive, data, run, predictions = out / DATA, out / "digits.h5", out / "run", out / "predictions.h5"
     held_out = ["--x", "X_test"]
-    click.echo(f"0. Data: handwritten digits, 8 x 8 pixels, ten classes, a quarter of them held out, as {archive}")
+    say(f"0. Data: handwritten digits, 8 x 8 pixels, ten classes, a quarter of them held out, as {archive}")
     _write_digits(out)
     steps: list[tuple[str, list[str]]] = [
         (
@@ -62,11 +62,11 @@ def demo(context: click.Context, out: Path) -> None:
         ("What the model is made of", ["inspect", f"{run}"]),
     ]
     for number, (title, arguments) in enumerate(steps, 1):
-        click.echo(f"\n{number}. {title}\n   $ {shlex.join(['mllkm', *arguments])}")
+        say(f"\n{number}. {title}\n   $ {shlex.join(['mllkm', *arguments])}")
         _run(context, arguments)
     report = run / REPORT
     seen = f", and {report} shows it: open it in a browser" if report.exists() else ""
-    click.echo(f"\nThe model is {run / MODEL}{seen}. Next: the same commands on your data; mllkm train --help")
+    say(f"\nThe model is {run / MODEL}{seen}. Next: the same commands on your data; mllkm train --help")
 
 
 def _write_digits(folder: Path) -> None:

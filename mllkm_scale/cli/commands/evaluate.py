@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import jobs_option, json_option, model_path, print_json, wants_model
 from mllkm_scale.cli.tables import Table, tell
+from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
     from mllkm_scale.model import Evaluation
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 MISTAKES = 10
+LABEL = 60  # characters of a label that are shown
 
 
 @click.command(short_help="Measure a model on labelled data.")
@@ -108,7 +110,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
 
 
 def _names(evaluation: Evaluation) -> list[str]:
-    return [str(label) for label in evaluation.classes.tolist()]
+    return [printable(label, longest=LABEL) for label in evaluation.classes.tolist()]
 
 
 def _columns(evaluation: Evaluation) -> tuple[NDArray[Any], ...]:

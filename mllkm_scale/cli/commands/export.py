@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mllkm_scale.base.units import format_bytes
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import model_path, overwrite_option, wants_model
 from mllkm_scale.export.forms import FORMS, PRECISIONS, FormName
 
@@ -77,8 +77,8 @@ def export(
     if out.exists() and out.samefile(path):
         raise click.UsageError(f"{out} is the model itself: choose another name for what is exported")
     summary = _exporter(name)(machine, out, form=form, deviation=deviation, overwrite=overwrite, **options)
-    click.echo(f"{' and '.join(str(file) for file in summary.paths)}: {format_bytes(summary.size_bytes)}")
-    click.echo("\n".join(f"  {line}" for line in _lines(summary)))
+    say(f"{' and '.join(str(file) for file in summary.paths)}: {format_bytes(summary.size_bytes)}")
+    say("\n".join(f"  {line}" for line in _lines(summary)))
 
 
 def _exporter(name: str) -> Any:

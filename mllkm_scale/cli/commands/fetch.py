@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import overwrite_option
 from mllkm_scale.cli.tables import Table, tell
 
@@ -61,11 +61,11 @@ def fetch(names: tuple[str, ...], out: Path | None, show_list: bool, route: str 
         return
     for name in names:
         data = fetch_data(name, out, route=route, overwrite=overwrite, notice=_note, progress=_note)
-        click.echo("\n".join(_summary(data)))
+        say("\n".join(_summary(data)))
 
 
 def _note(text: str) -> None:
-    click.echo(f"mllkm: {text}", err=True)
+    say(f"mllkm: {text}", err=True)
 
 
 def _catalogue(names: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -11,9 +11,10 @@ import click
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, model_path, overwrite_option, wants_model
 from mllkm_scale.cli.parsers import parse_label_column
+from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -124,9 +125,9 @@ def predict(
     if str(out) == PIPE:
         return
     written = "prediction and scores" if summary.scores else "prediction"
-    click.echo(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
+    say(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
     for label, count in zip(summary.classes, summary.counts, strict=True):
-        click.echo(f"  {label!s:<16} {count:>12,}")
+        say(f"  {printable(label, longest=60):<16} {count:>12,}")
 
 
 @contextmanager
@@ -140,5 +141,5 @@ def _client(spec: ClusterSpec | None, context: click.Context) -> Iterator[Client
     # Workers that are started here get the budget that a training has by default; a chunk is far below it.
     usual = resolve()
     with open_cluster(spec, usual.budget_bytes, usual.worker_timeout, context) as client:
-        click.echo(f"cluster: {describe(client)}", err=True)
+        say(f"cluster: {describe(client)}", err=True)
         yield client

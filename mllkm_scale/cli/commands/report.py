@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 
 __all__ = ["image_shape_option", "page_option", "report"]
 
@@ -58,4 +58,4 @@ def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, 
         raise click.UsageError("--image-shape is for the report of one run: leave it out to compare runs", context)
     else:
         page = write_comparison(runs, out=out or "comparison.html")
-    click.echo(f"report: {page}")
+    say(f"report: {page}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mllkm_scale.cli.group import CommandGroup, debug_option
+from mllkm_scale.cli.group import CommandGroup, debug_option, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,9 +93,9 @@ def table2(
     setting = Setting(QUICK_SPLITS if quick else splits, first_seed, 0.0 if linear else "auto")
     data_sets = {Path(name).stem: samples(name, _say) for name in names}
     table = run(data_sets, setting, Parts(out / "parts"), jobs or n_threads(-1), _say)
-    click.echo(_summary(table))
+    say(_summary(table))
     for path in write(table, out):
-        click.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 @reproduce.command(short_help="The eight maps on synthetic data.")
@@ -147,7 +147,7 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
     from mllkm_scale.reproduce.reviewers.page import run
 
     for path in run(only or REVIEWERS, out, _say, quick):
-        click.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
@@ -157,11 +157,11 @@ def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for path in save(draw(), out / name):
-        click.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    say(line, err=True)
 
 
 def _summary(table: Table) -> str:

@@ -10,7 +10,7 @@ import click
 
 from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.training_run import TrainingRun, open_data
 from mllkm_scale.config import configured
 from mllkm_scale.errors import JobFileError
@@ -94,7 +94,7 @@ def _load(path: Path) -> Job:
     except JobFileError as error:
         *others, last = str(error).splitlines()
         for line in others:
-            click.echo(f"mllkm: error: {line}", err=True)
+            say(f"mllkm: error: {line}", err=True)
         raise JobFileError(last) from error
 
 
@@ -110,10 +110,10 @@ def _show(training: TrainingRun) -> None:
     """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
     with open_data(training.data, training.x, training.y, training.test) as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
-        click.echo(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
+        say(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
         plan = training.plan(dataset)
-    click.echo(plan.as_text())
+    say(plan.as_text())
     if training.cluster is not None:
-        click.echo(f"cluster: {in_words(training.cluster)}")
-    click.echo(f"run folder: {training.run}{' (a training is there)' if training.holds_training else ''}")
+        say(f"cluster: {in_words(training.cluster)}")
+    say(f"run folder: {training.run}{' (a training is there)' if training.holds_training else ''}")
     training.require_possible(plan)

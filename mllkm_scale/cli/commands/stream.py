@@ -13,7 +13,7 @@ from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation, tell_report
@@ -168,7 +168,7 @@ def stream(
                 **parameters,
             )
         if progress != "json":
-            click.echo(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
+            say(f"model: {out / MODEL} ({result.model.n_kernels} kernels)")
         if held_out is not None and result.evaluation is not None:
             tell_evaluation(result.evaluation, held_out.name, progress)
         tell_report(out, progress)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.npy_files import map_npy
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import BLOCK_BYTES
 from mllkm_scale.data.converters.writer import ArrayWriter
@@ -58,12 +59,6 @@ def block_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 def _map(path: Path) -> NDArray[Any]:
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, OverflowError) as error:
-        raise DataError(
-            f"{path} cannot be read as NPY ({one_line(error)}): save numbers or text with numpy.save"
-        ) from error
-    if not isinstance(values, np.ndarray):
-        values.close()
-        raise DataError(f"{path} is an NPZ file: convert it with the format npz")
-    return values
+        return map_npy(path, DataError)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({one_line(error)}): check the path") from error

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.errors import JobFileError
 
 __all__ = ["JobText", "Keys", "find_lines"]
@@ -17,6 +18,7 @@ __all__ = ["JobText", "Keys", "find_lines"]
 Keys = tuple[str, ...]
 """Names of tables and keys, from the top of the document."""
 
+MOST_BYTES = 2_000_000  # of a job file
 MOST_PROBLEMS = 20
 LONGEST_STATEMENT = 500  # lines; a statement is parsed once for each of them
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
@@ -154,7 +156,7 @@ class JobText:
 
 def _read(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, JobFileError, MOST_BYTES)
     except OSError as error:
         remedy = "check the path" if isinstance(error, FileNotFoundError) else "name a file that can be read"
         raise JobFileError(f"{path}: cannot be read ({error.strerror or error}): {remedy}") from error

@@ -1,0 +1,177 @@
+"""The state of a checkpoint against the problem that it claims to be of: nothing is gone on from that cannot be true.
+
+Sizes, ids, the box of the duals and the simplex of the weights are looked at for every state. What a state says of its
+best machine is computed again, once: P in a pass over the samples, and of D the bound that the active kernels alone
+leave, for D itself would take a scan of all kernels:
+
+    D <= sum alpha - 1/2 max over the active m of q_m(alpha)
+
+A field of the state that comes later needs a line in `_SEQUENTIAL` or `_PAPER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.schemas import conform_array
+from mllkm_scale.kernels.picked_rows import PickedRows
+from mllkm_scale.mkl.algorithm2 import PaperState
+from mllkm_scale.mkl.certificate import Objective
+from mllkm_scale.mkl.margins import decide_all
+from mllkm_scale.mkl.state import Machine, State
+from mllkm_scale.run.problem import Problem
+
+__all__ = ["StateSizes", "require_objective", "require_state"]
+
+
+_ROUNDING = 1e-6  # by which what is computed again may be off
+_UNIT = 1e-6  # by which weights may miss the simplex
+
+
+@dataclass(frozen=True)
+class StateSizes:
+    """What the fields of a state are bounded by: samples, outputs, kernel ids and C."""
+
+    n: int
+    K: int
+    n_ids: int
+    C: float
+
+    @classmethod
+    def of(cls, problem: Problem, K: int, C: float) -> StateSizes:
+        """Of a machine on K columns of the signs, with this C."""
+        return cls(problem.data.n_rows, K, len(problem.grid), C)
+
+
+Check = Callable[[Mapping[str, Array], str, StateSizes], object]
+
+
+def _number(kind: str, least: float, most: float | None = None) -> Check:
+    return lambda arrays, name, sizes: conform_array(arrays, name, kind, (), least=least, most=most)
+
+
+def _flag(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+    conform_array(arrays, name, "b", ())
+
+
+def _bound(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+    """A number that may be infinite."""
+    value = arrays.get(name)
+    if value is None or value.shape or value.dtype.kind != "f" or np.isnan(value):
+        raise ValueError(f"the array {name} is no number")
+
+
+def _ids(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+    ids = conform_array(arrays, name, "i", (None,), least=0, most=sizes.n_ids - 1)
+    if len(np.unique(ids)) < len(ids):
+        raise ValueError(f"the array {name} names a kernel twice")
+
+
+def _weights_of(ids: str) -> Check:
+    def check(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+        shape = arrays[name.rpartition("_")[0] + f"_{ids}" if "_" in name else ids].shape
+        weights = conform_array(arrays, name, "f", shape, least=0.0)
+        if len(weights) and abs(float(weights.sum()) - 1.0) > _UNIT:
+            raise ValueError(f"the array {name} sums to {float(weights.sum()):g}, not to 1")
+
+    return check
+
+
+def _mask(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+    conform_array(arrays, name, "b", (sizes.n, sizes.K))
+
+
+def _in_box(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
+    conform_array(arrays, name, "f", (sizes.n, sizes.K), least=0.0, most=sizes.C * (1.0 + 1e-9))
+
+
+_SEQUENTIAL: dict[str, Check] = {
+    "round": _number("i", 0),
+    "active": _ids,
+    "weights": _weights_of("active"),
+    "working": _mask,
+    "duals": _in_box,
+    "inner_tol": _number("f", 0.0),
+    "pool": _ids,
+    "priced": _flag,
+    "scanned": _flag,
+    "left": _ids,
+    "proof": _in_box,
+    "best_active": _ids,
+    "best_weights": _weights_of("active"),
+    "best_duals": _in_box,
+    "bound": _number("f", -np.finfo(float).max),
+    "best_primal": _bound,
+    "idle": _number("i", 0),
+    "over_budget": _flag,
+}
+
+_PAPER: dict[str, Check] = {
+    "round": _number("i", 0),
+    "active": _ids,
+    "weights": _weights_of("active"),
+    "duals": _in_box,
+    "violators": _ids,
+    "inner_tol": _number("f", 0.0),
+    "value": _bound,
+    "stalled": _flag,
+}
+
+
+def require_state(kind: type[Any], arrays: Mapping[str, Array], prefix: str, sizes: StateSizes) -> None:
+    """Refuse the arrays of a state, whose names begin with `prefix`, by a ValueError that names the one that is wrong.
+
+    Fields that are missing and have a default are passed over.
+    """
+    own = {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+    try:
+        for name, check in (_PAPER if kind is PaperState else _SEQUENTIAL).items():
+            if name in own or not hasattr(kind, name):  # a field with a default is an attribute of its class
+                check(own, name, sizes)
+    except KeyError as error:
+        raise ValueError(f"the array {error.args[0]} is missing") from None
+
+
+def require_objective(state: Any, objective: Objective, problem: Problem, signs: Array, executor: Executor) -> None:
+    """Refuse a P that the machine of a state does not have, or a D that its duals cannot prove, by a ValueError."""
+    machine: Machine = state.machine
+    size = max(abs(objective.primal), 1e-300)
+    if isinstance(state, State) and not (objective.primal == state.best_primal and objective.dual >= state.bound):
+        raise ValueError(f"P {objective.primal:g} and D {objective.dual:g} are not those of its state")
+    primal = _primal(machine, problem, signs, executor, shared_norm=isinstance(state, State))
+    if not abs(primal - objective.primal) <= _ROUNDING * size:
+        raise ValueError(f"P is said to be {objective.primal:g}, and is {primal:g}")
+    most = _provable(state.proof, machine, problem, signs)
+    if objective.dual > most + _ROUNDING * size and isinstance(state, State):
+        most = max(most, _provable(state.duals, machine, problem, signs))
+    if not objective.dual <= min(most, primal) + _ROUNDING * size:
+        raise ValueError(f"D is said to be {objective.dual:g}, and its duals prove {min(most, primal):g} at most")
+
+
+def _primal(machine: Machine, problem: Problem, signs: Array, executor: Executor, *, shared_norm: bool) -> float:
+    """P over all samples: 1/2 (sum_m |w_m|)^2 + C sum hinge, or 1/2 sum_m |w_m|^2 / beta_m for weights as they are."""
+    used = machine.weights > 0
+    kernels, weights = problem.grid.take(machine.active[used]), machine.weights[used]
+    rows = np.flatnonzero(machine.duals.any(axis=1))
+    support, signed = PickedRows(problem.data, rows), machine.duals[rows] * signs[rows]
+    forms = kernels.quadratic_forms(support, signed)
+    coef, local_coef = kernels.coefficients(support, signed, weights)
+    margins = signs * decide_all(problem.grid.family, problem.data, kernels, coef, local_coef, executor)
+    norm = float(weights @ np.sqrt(forms)) ** 2 if shared_norm else float(weights @ forms)
+    return 0.5 * norm + problem.C * float(np.maximum(0.0, 1.0 - margins).sum())
+
+
+def _provable(duals: Array, machine: Machine, problem: Problem, signs: Array) -> float:
+    """The most that duals (n, K) can prove, by the active kernels alone."""
+    rows = np.flatnonzero(duals.any(axis=1))
+    if not len(rows) or not len(machine.active):
+        return float(duals.sum())
+    kernels = problem.grid.take(machine.active)
+    forms = kernels.quadratic_forms(PickedRows(problem.data, rows), duals[rows] * signs[rows])
+    return float(duals.sum() - 0.5 * forms.max())

@@ -1,0 +1,87 @@
+"""Devices, pipes and links in the place of files: named errors at once, and nothing is touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mllkm_scale import Dataset, load_model
+from mllkm_scale.errors import MLLKMError, ScratchError
+from mllkm_scale.kernels.anchors import read_anchors
+from mllkm_scale.report.run_files import read_run
+from mllkm_scale.run.checkpoint import load_checkpoint
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.history import History
+from mllkm_scale.run.job import load_job
+
+READERS = {
+    "model": load_model,
+    "checkpoint": lambda path: load_checkpoint(path, "f"),
+    "data": Dataset.open,
+    "job": load_job,
+    "anchors": lambda path: read_anchors(str(path)),
+}
+
+
+@pytest.fixture(params=["zero", "pipe"])
+def special(request, tmp_path):
+    """A device that never ends, and a pipe that nobody writes to, as a file with the suffix of an array."""
+    path = tmp_path / "special.npy"
+    if request.param == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_waits_for_a_device_or_a_pipe(special, reader):
+    with pytest.raises(MLLKMError, match=r"regular|device|pipe"):
+        READERS[reader](special)
+
+
+@pytest.mark.parametrize("name", ["run.json", "plan.json", "evaluation.json", "history.jsonl"])
+def test_a_report_reads_regular_files_alone(special, small_run, tmp_path, name):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "model.mllkm").write_bytes((small_run / "model.mllkm").read_bytes())
+    special.rename(run / name)
+    with pytest.raises(MLLKMError, match=r"device|pipe"):
+        read_run(run)
+
+
+@pytest.mark.parametrize("path", ["a\x00b", "x" * 5000], ids=["NUL", "long"])
+@pytest.mark.parametrize("reader", READERS)
+def test_names_that_are_no_paths_are_refused(reader, path):
+    with pytest.raises(MLLKMError):
+        READERS[reader](Path(f"{path}.npy"))
+
+
+@pytest.mark.parametrize("name", [".lock", "run.log"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_what_lies_in_the_place_of_lock_and_log_is_not_touched(tmp_path, name, kind):
+    target = tmp_path / "precious"
+    if kind == "link":
+        target.write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    if kind == "pipe":
+        os.mkfifo(run / name)
+    else:
+        (run / name).symlink_to(target)
+    with pytest.raises(ScratchError, match="remove it"), RunFolder.create(run):
+        pass
+    assert os.path.lexists(run / name)
+    assert target.exists() == (kind == "link")
+    assert kind != "link" or target.read_text() == "precious"
+
+
+def test_a_history_is_not_appended_to_another_file(tmp_path, small_run):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "history.jsonl").symlink_to(tmp_path / "precious")
+    event = read_run(small_run).rounds[0]
+    with pytest.raises(ScratchError, match="symbolic link"):
+        History(tmp_path / "history.jsonl", type(event)).append(event)
+    assert (tmp_path / "precious").read_text() == "precious"
