@@ -54,7 +54,7 @@ def training_options(command: Command) -> Command:
     preset = click.option(
         "--preset",
         type=click.Choice(sorted(PRESETS)),
-        help="Settings by name, which options win over. paper: the published problem and its settings.",
+        help="Named settings, which other options override. paper: the problem and settings of the paper.",
     )
     return preset(command)
 

@@ -22,7 +22,7 @@ __all__ = ["evaluate"]
 MISTAKES = 10
 
 
-@click.command(short_help="Measure a model on labelled data.")
+@click.command(short_help="Test a model on labelled data.")
 @wants_model
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
@@ -31,7 +31,7 @@ MISTAKES = 10
 @json_option
 @debug_option
 def evaluate(model: Path, data: Path, x: str, y: str, n_jobs: int, as_json: bool) -> None:
-    """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+    """Compare the predictions of MODEL, a model file or a run folder, with the labels of DATA.
 
     \b
     Examples:

@@ -36,7 +36,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     metavar="PRED",
     help="File to write: .h5, .csv or .tsv; - for CSV on standard output.",
 )
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; by default from its name.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; default: by its name.")
 @click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
 @click.option(
     "--label-column",
@@ -44,15 +44,15 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     default="none",
     show_default=True,
     callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: a column that is no feature, to be left out.",
+    help="CSV, TSV and Parquet: a column to ignore, because it is not a feature.",
 )
 @click.option(
     "--header/--no-header",
     default=None,
-    help="CSV and TSV: whether the first line holds names; detected by default.",
+    help="CSV and TSV: whether the first line has names (default: detected).",
 )
-@click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
-@click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, and use no tables.")
+@click.option("--scores", is_flag=True, help="Also write the decision values of every class.")
+@click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, without tables.")
 @overwrite_option
 @jobs_option
 @cluster_options
@@ -76,12 +76,12 @@ def predict(
 ) -> None:
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
-    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
-    The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
-    workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted line by line.
+    Rows are read, predicted and written block by block, so files may have any size. The workers of a dask cluster
+    can predict HDF5 and zarr: they must see DATA and the folder of PRED, and the result is the same.
 
-    Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
-    the figures).
+    Component-wise models are evaluated by tables if these pay; their error is at most 1e-6 ("mllkm inspect" has the
+    figures).
 
     \b
     Examples:
