@@ -62,7 +62,7 @@ def training_options(command: Command) -> Command:
 def given_parameters(context: click.Context) -> dict[str, Any]:
     """The parameters of the preset and of the options, for `resolve` or `train`.
 
-    An option wins over the preset, also where it equals the default.
+    An option overrides the preset, even if it equals the default.
     """
     names = [spec.name for spec in dataclasses.fields(Params) if spec.name not in LEFT_OUT]
     preset = context.params.get("preset")
