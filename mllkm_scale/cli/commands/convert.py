@@ -60,8 +60,8 @@ def convert(
 ) -> None:
     """Convert IN to the HDF5 file OUT.h5 with the data sets X (samples) and y (labels).
 
-    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be compressed by gzip. With
-    --hold-out, `mllkm train OUT.h5` tests its model on the rows held out.
+    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With
+    --hold-out, `mllkm train OUT.h5` measures its model on the rows held out.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ MISTAKES = 10
 @json_option
 @debug_option
 def evaluate(model: Path, data: Path, x: str, y: str, n_jobs: int, as_json: bool) -> None:
-    """Compare the predictions of MODEL, a model file or a run folder, with the labels of DATA.
+    """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
 
     \b
     Examples:

@@ -44,7 +44,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     default="none",
     show_default=True,
     callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: a column to ignore, because it is not a feature.",
+    help="CSV, TSV and Parquet: a column that is no feature, to be left out.",
 )
 @click.option(
     "--header/--no-header",
@@ -76,12 +76,12 @@ def predict(
 ) -> None:
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
-    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted line by line.
-    Rows are read, predicted and written block by block, so files may have any size. The workers of a dask cluster
-    can predict HDF5 and zarr: they must see DATA and the folder of PRED, and the result is the same.
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
+    The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
+    workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
-    Component-wise models are evaluated by tables if these pay; their error is at most 1e-6 ("mllkm inspect" has the
-    figures).
+    Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
+    the figures).
 
     \b
     Examples:
