@@ -1,8 +1,8 @@
-"""Defaults of the user: dask's configuration, under the name ``mllkm``.
+"""The user's defaults, from dask's configuration under the name ``mllkm``.
 
     argument or option  >  job file  >  dask.config.set  >  environment  >  file  >  built-in
 
-They are for what shapes a run and not its result. dask finds and reads them; here they are checked.
+They affect how a training runs, not its result. dask finds and reads them; this module checks them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARAMETERS = ("memory_budget", "scratch_dir", "n_jobs", "worker_timeout")
 
 
 class Origin(IntEnum):
-    """Where a value is from; the larger wins."""
+    """Where a value comes from; a larger origin overrides a smaller one."""
 
     BUILT_IN = 0
     FILE = 1
@@ -46,7 +46,7 @@ class Origin(IntEnum):
 
 @dataclass(frozen=True)
 class Setting:
-    """A key of the configuration: its built-in value, what it is, and how a given value is read."""
+    """A key of the configuration: its built-in value, its meaning, and the function that reads a given value."""
 
     default: Any
     help: str
@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class InForce:
-    """A setting as it is now; `place` names the file or the variable that it is from."""
+    """The current value of a setting; `place` names the file or the variable from which it comes."""
 
     key: str
     value: Any
@@ -82,7 +82,7 @@ def _text(value: Any) -> str:
 
 def _jobs(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value == 0:
-        raise ParameterError(f"{value!r} is not a number of threads, nor -1 for one a core")
+        raise ParameterError(f"{value!r} is not a number of threads, nor -1 for one per core")
     return value
 
 
@@ -113,7 +113,7 @@ def _progress(value: Any) -> str:
 SETTINGS = {
     "memory-budget": Setting("2GB", "bound on the peak memory of a training", _size),
     "scratch-dir": Setting(None, "folder for temporary files", _folder),
-    "n-jobs": Setting(-1, "threads; -1 for one a core", _jobs),
+    "n-jobs": Setting(-1, "threads; -1 for one per core", _jobs),
     "worker-timeout": Setting(300.0, "seconds to wait for the next result of dask workers", _seconds),
     "report": Setting(True, "whether a training writes report.html", _switch),
     "progress": Setting("auto", "how the command line shows progress", _progress),
@@ -125,12 +125,12 @@ SETTINGS = {
 
 
 def configured(key: str) -> Any:
-    """The value of a setting: as configured, or the built-in one.
+    """The value of a setting: the configured one, or the built-in one.
 
     Raises
     ------
     ParameterError
-        If there is a key below ``mllkm`` that is not known, or the value cannot work; file or variable are named.
+        If a key below ``mllkm`` is unknown, or the value is invalid. The message names the file or variable.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def configured(key: str) -> Any:
 
 
 def is_configured(key: str) -> bool:
-    """Whether the user has set it."""
+    """Whether the user has configured this setting."""
     return key in _given()
 
 
@@ -156,7 +156,7 @@ def configured_parameters() -> dict[str, Any]:
 
 
 def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
-    """Settings, by default all, as they are now, and where they are from."""
+    """The current values of these settings (default: all), and where they come from."""
     given = _given()
     return tuple(
         InForce(key, _read(key, given[key]), *_origin(key, given[key]))
@@ -167,7 +167,7 @@ def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
 
 
 def _given() -> dict[str, Any]:
-    """What the user has set, as it was written; null is as if it were not there."""
+    """What the user has configured, as written; a key with the value null counts as absent."""
     try:
         import dask.config as dask_config  # takes a tenth of a second, which help must not take
     except ValueError as error:  # of a file that is no YAML, and not only of ours
@@ -195,7 +195,7 @@ def _read(key: str, value: Any) -> Any:
 
 
 def _origin(key: str, value: Any) -> tuple[Origin, str]:
-    """The strongest place that has just this value, and its name."""
+    """The place of highest precedence with exactly this value, and its name."""
     import dask.config as dask_config
 
     def has(config: dict[str, Any]) -> bool:

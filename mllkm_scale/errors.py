@@ -1,6 +1,6 @@
-"""The errors of this package: each names the object it is about, and the remedy.
+"""The errors of this package: each message names the object and the remedy.
 
-Every class carries the exit code that the command line ends with.
+Every class has the exit code of the command line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ __all__ = [
 
 
 class MLLKMError(Exception):
-    """Base of all errors raised on purpose; `str(error)` is one line with the remedy, without control characters."""
+    """Base class of all errors that the package raises on purpose.
+
+    `str(error)` is one line with the remedy, without control characters.
+    """
 
     exit_code = 1
     _keep = ""  # control characters that messages may hold
@@ -37,19 +40,19 @@ class MLLKMError(Exception):
 
 
 class ParameterError(MLLKMError, ValueError):
-    """A parameter has a value that cannot work."""
+    """A parameter has an invalid value."""
 
     exit_code = 2
 
 
 class DataError(MLLKMError, ValueError):
-    """A data set cannot be read or used for training: file, data set, row and column are named."""
+    """A data set cannot be read or used for training; the message names file, data set, row and column."""
 
     exit_code = 3
 
 
 class BudgetError(MLLKMError, ValueError):
-    """The memory budget is too small; the least one that works is named."""
+    """The memory budget is too small; the message names the least one that works."""
 
     exit_code = 4
 
@@ -61,7 +64,7 @@ class ModelFileError(MLLKMError):
 
 
 class CheckpointError(MLLKMError):
-    """A checkpoint is missing, damaged, or of another training."""
+    """A checkpoint is missing, damaged, or belongs to another training."""
 
     exit_code = 6
 
@@ -73,25 +76,25 @@ class ScratchError(MLLKMError):
 
 
 class ClusterError(MLLKMError):
-    """The cluster cannot do the work: scheduler or workers are lost, or do not fit; a training can be resumed."""
+    """The cluster cannot do the work: scheduler or workers are lost or unsuitable. The training can be resumed."""
 
     exit_code = 8
 
 
 class JobFileError(MLLKMError, ValueError):
-    """A job file cannot be run: file and line are named, a problem a line."""
+    """A job file cannot be run; the message has one line per problem and names file and line."""
 
     exit_code = 9
     _keep = "\n"
 
 
 class FetchError(MLLKMError):
-    """A data set of the catalogue is not there and cannot be fetched: every route is named with its reason."""
+    """A data set of the catalogue cannot be found or fetched; the message names every route with its reason."""
 
     exit_code = 10
 
 
 class InterruptedTraining(MLLKMError):
-    """Training was interrupted by a signal after its checkpoint was written."""
+    """A signal interrupted the training after its checkpoint was written."""
 
     exit_code = 130

@@ -1,4 +1,4 @@
-"""Every parameter of a training in one place: its default, what it means, and whether its value can work."""
+"""All parameters of a training: their defaults, their meaning, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -21,82 +21,82 @@ __all__ = ["GAMMA_NAMES", "PRESETS", "Params", "changed", "checked", "defaults",
 Choice = tuple[str, ...]
 
 GAMMA_NAMES = ("auto", "wide")
-"""Gammas by name; `kernels.gammas` says what they stand for."""
+"""Gammas by name; `kernels.gammas` defines them."""
 
 
 def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
-    """A field of a dataclass of parameters, with what its option says."""
+    """A field of a dataclass of parameters, with the help text of its option."""
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Params:
-    """Parameters of a training; see the estimator's documentation for their meaning in full."""
+    """Parameters of a training; the documentation of the estimator explains them in full."""
 
     C: float | str = parameter(
         "auto",
-        "weight of the hinge loss against the norm; 'auto' is chosen by held-out rows, or grows with the features",
+        "weight of the hinge loss against the norm; 'auto': chosen by held-out rows, or by the number of features",
     )
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = parameter(
-        "auto", "scales of the bumps: numbers, or 'auto' from the distances; 'wide' is without the narrower half"
+        "auto", "scales of the bumps: numbers, or 'auto' from the distances; 'wide' leaves out the narrower half"
     )
     anchors: str | int | NDArray[Any] = parameter(
         "auto",
         "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all'), 'all' samples, a number of random ones,"
-        " 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows whichever err less on held-out rows",
+        " 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows the better ones on held-out rows",
     )
     metric: str | int | None = parameter(
         "auto",
-        "what is learned of the features with the anchors: a 'diagonal' scaling ('auto'), a 'full' linear map, a number"
-        " of its rows, or None",
+        "map of the features that is learned with the anchors: a 'diagonal' scaling ('auto'), a 'full' linear map, a"
+        " number of its rows, or None",
     )
     ridge: float | str = parameter(
-        "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto' goes by held-out rows"
+        "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto': chosen by held-out rows"
     )
     finish: str = parameter(
         "auto",
         "what follows when kernels are learned: 'mkl' weighs and certifies them, 'none' leaves the machine as learned,"
-        " 'auto' weighs them where that is not too dear",
+        " 'auto' weighs them unless that costs too much",
         ("auto", "mkl", "none"),
     )
     normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
-    local_bias: float | str = parameter("auto", "square of the constant component of each kernel; 0 is the paper")
+    local_bias: float | str = parameter("auto", "square of the constant component of each kernel; the paper has 0")
     scaling: str = parameter(
         "auto",
-        "scaling of the features; 'auto' is standard, with quantiles beside it where they tell more and kernels are"
-        " learned",
+        "scaling of the features; 'auto': standard, and quantile columns as well where they add information and kernels"
+        " are learned",
         ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
     )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
     whiten: bool = parameter(False, "give each principal component unit variance")
     multi_class: str = parameter(
-        "shared", "kernel weights shared by the classes, or one machine a class", ("shared", "ovr")
+        "shared", "kernel weights shared by the classes, or one machine per class", ("shared", "ovr")
     )
     strategy: str = parameter("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
     overlap: str = parameter(
         "auto",
-        "scan the open kernels while the next round is solved: where scanning is the larger part, or as said",
+        "scan the open kernels while the next round is solved: 'auto' where scanning is the larger part",
         ("auto", "always", "never"),
     )
     pricing: str = parameter(
         "auto",
-        "scan a share of the open kernels in rounds where scanning all would be the larger part, or always all",
+        "scan a share of the open kernels in rounds where a scan of all would be the larger part, or always scan all",
         ("auto", "full"),
     )
-    tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training ends")
-    max_kernels: int | None = parameter(None, "most kernels of the model, in every round")
-    max_rounds: int | None = parameter(None, "most rounds of the outer loop")
-    time_limit: float | None = parameter(None, "seconds after which the round under way is the last")
+    tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training stops")
+    max_kernels: int | None = parameter(None, "largest number of kernels of the model, in every round")
+    max_rounds: int | None = parameter(None, "largest number of rounds of the outer loop")
+    time_limit: float | None = parameter(None, "seconds after which the current round is the last")
     memory_budget: str | int = parameter("2GB", "bound on the peak memory of the process, such as 1GB")
     scratch_dir: str | None = parameter(None, "folder for temporary files (default: the system's)")
     random_state: int | None = parameter(0, "seed of all random choices")
-    n_jobs: int | None = parameter(-1, "threads; -1 for one a core")
+    n_jobs: int | None = parameter(-1, "threads; -1 for one per core")
     worker_timeout: float = parameter(
-        300.0, "seconds to wait for the next result of the workers before training gives up"
+        300.0, "seconds to wait for the next result of the workers before training stops with an error"
     )
-    verbose: int = parameter(0, "1 prints a line a round")
+    verbose: int = parameter(0, "1 prints a line per round")
 
     @property
     def budget_bytes(self) -> int:
@@ -107,7 +107,7 @@ class Params:
             raise ParameterError(f"memory_budget={self.memory_budget!r}: {error}") from None
 
     def check(self) -> Params:
-        """Itself, if every value can work; otherwise a ParameterError that names the parameter."""
+        """Return these parameters if all values are valid; otherwise raise a ParameterError that names one."""
         for spec in fields(self):
             choices, value = spec.metadata["choices"], getattr(self, spec.name)
             if choices is not None and (value if value is not None else "none") not in choices:
@@ -136,24 +136,24 @@ class Params:
                 f"random_state={self.random_state!r}: give a whole number from 0, or None for a random one"
             )
         if self.n_jobs is not None and (not isinstance(self.n_jobs, int | np.integer) or self.n_jobs == 0):
-            raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one a core")
+            raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one per core")
         _ = self.budget_bytes
         return self
 
     def _check_learned(self) -> None:
-        """Refuse what cannot be done with learned kernels; with finish="none", automatic anchors are learned ones."""
+        """Refuse settings that exclude learned kernels; with finish="none", automatic anchors are learned."""
         spec = anchor_spec(self.anchors)
         if not spec.learned and not (spec.kind == "auto" and self.finish == "none"):
             return
         if self.strategy == "paper":
             raise ParameterError(
-                f"strategy='paper' takes anchors from a grid, and anchors={self.anchors!r}, finish={self.finish!r} are"
-                " learned: use strategy='working-sets', or anchors='all'"
+                f"strategy='paper' needs a grid of anchors, but anchors={self.anchors!r}, finish={self.finish!r} learn"
+                " them: use strategy='working-sets', or anchors='all'"
             )
         if self.finish == "none" and self.local_bias == 0:
             raise ParameterError(
-                "local_bias=0 with finish='none': a learned machine has local biases: give a positive one, or 'auto',"
-                " or use finish='mkl'"
+                "local_bias=0 does not work with finish='none', because a learned machine has local biases: give a"
+                " positive value or 'auto', or use finish='mkl'"
             )
 
 
@@ -183,7 +183,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "multi_class": "ovr",
     }
 }
-"""Settings by name. "paper": C = 100, ten gammas over [0.01, 10], kernels and features as they are, one-vs-rest."""
+"""Named settings. "paper": C = 100, ten gammas over [0.01, 10], kernels and features as they are, one-vs-rest."""
 
 
 def defaults() -> dict[str, Any]:
@@ -192,9 +192,9 @@ def defaults() -> dict[str, Any]:
 
 
 def resolve(preset: str | None = None, **given: Any) -> Params:
-    """Checked parameters: what is given wins over the preset, and the preset over what is configured, or the defaults.
+    """Checked parameters: given values override the preset, which overrides the configuration and the defaults.
 
-    Of those that can be configured, None stands for what is.
+    None means the configured value, for parameters that can be configured.
 
     >>> resolve("paper", C=10.0).C, resolve("paper").C, resolve().C
     (10.0, 100.0, 'auto')
@@ -204,7 +204,7 @@ def resolve(preset: str | None = None, **given: Any) -> Params:
 
 
 def checked(preset: str | None = None, **given: Any) -> Params:
-    """Parameters as `resolve` has them, whatever is configured."""
+    """Like `resolve`, but without the configuration."""
     if preset is not None and preset not in PRESETS:
         raise ParameterError(f"preset={preset!r} is not known: choose one of {', '.join(PRESETS)}, or None")
     standard = defaults()
@@ -221,7 +221,7 @@ def checked(preset: str | None = None, **given: Any) -> Params:
 
 
 def changed(given: dict[str, Any]) -> dict[str, Any]:
-    """Those of the given parameters that differ from their defaults."""
+    """The given parameters that differ from their defaults."""
     standard = defaults()
     return {name: value for name, value in given.items() if not _same(value, standard[name])}
 

@@ -1,4 +1,4 @@
-"""`train`: the whole way of the data, from a data set to a model with its certificate."""
+"""`train`: from a data set to a model with its certificate."""
 
 from __future__ import annotations
 
@@ -52,30 +52,30 @@ def train(
     dataset : Dataset
         Samples and labels, on disk or in memory.
     test : Dataset, optional
-        Labelled rows that the model is measured on in the end; nothing of the training depends on them.
+        Labelled rows on which the model is tested at the end; the training does not depend on them.
     client : distributed.Client, optional
         Its workers scan the kernels and pass over the samples, while this process solves. They read data on disk by its
-        path, and what this process puts into the run folder (or `scratch_dir`). The result has the bits of a training
-        without them.
+        path, and the files that this process writes to the run folder (or `scratch_dir`). The result has the bits of a
+        training without workers.
     run_dir : path, optional
         Folder for the model, a checkpoint after each round, the history, the plan, the log and the report.
     resume : bool
-        Go on from the checkpoint in `run_dir`; the result has the bits of a training that was never interrupted.
+        Continue from the checkpoint in `run_dir`; the result has the bits of an uninterrupted training.
     overwrite : bool
-        Replace the training that `run_dir` holds.
+        Replace the training in `run_dir`.
     listener : callable, optional
-        Is told every `Event` of the training.
+        Called with every `Event` of the training.
     should_stop : callable, optional
-        Asked often; when it returns true, training ends with InterruptedTraining, and can be resumed.
+        Called often; when it returns true, training stops with InterruptedTraining, and can be resumed.
     preset : str, optional
-        "paper" for the paper's setting; parameters that are given win over it.
+        "paper" for the setting of the paper; given parameters override it.
     held_bytes : int
-        Memory of arrays and libraries that the program holds beside the training: it counts within `memory_budget`.
+        Memory of other arrays and libraries of the program; it counts within `memory_budget`.
     report : bool, optional
-        Whether `run_dir` gets a report.html in the end, by default as configured (yes); one that fails is told of, and
-        loses nothing.
+        Whether to write report.html to `run_dir` at the end; the default is the configuration (yes). If it fails, a
+        notice says so, and nothing is lost.
     image_shape : text or sequence of int, optional
-        "28x28" or (28, 28) where a row is an image of that height and width, so that the report shows anchors as such.
+        "28x28" or (28, 28) if a row is an image of that height and width; the report then shows anchors as images.
     **params
         The parameters of `MLLKMClassifier`.
 
@@ -118,7 +118,7 @@ def train(
 def dask_executor(
     client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
 ) -> AbstractContextManager[Executor]:
-    """The workers of a client as the executor of a training, or of several in turn."""
+    """The workers of a client as the executor of one training, or of several in turn."""
     from mllkm_scale.cluster.dask_executor import dask_executor as enlist
 
     return enlist(

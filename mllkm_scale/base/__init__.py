@@ -1,1 +1,1 @@
-"""What all other folders may use and what knows none of them: units, archives, files, threads, executors, events."""
+"""The foundation that all other folders may import: units, archives, files, threads, executors, events."""

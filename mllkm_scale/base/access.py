@@ -1,4 +1,4 @@
-"""Errors of the system while files of a run folder are read or written, told with the folder and the remedy."""
+"""Errors of the system in reading or writing a run folder, raised with the folder and the remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["reading", "writing"]
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Block that writes in the run folder `folder`."""
+    """Context of a block that writes in the run folder `folder`."""
     try:
         yield
     except OSError as error:
@@ -25,7 +25,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Block that reads in the run folder `folder`."""
+    """Context of a block that reads in the run folder `folder`."""
     try:
         yield
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Memory that the C library keeps for the next array, or gives back to the system.
+"""Memory that the C library keeps for the next array, or returns to the system.
 
-Stages of a training that work in turn are planned in the same memory. What one of them has dropped is given back before
-the next begins: threads have heaps of their own, and would not find it there.
+The plan assigns the same memory to stages that run one after the other. So the memory that a stage has freed is
+returned before the next stage begins: each thread has its own heap, and would not find it there.
 
-Dask starts its workers so that the C library gives every array back to the system as soon as it is dropped
-(MALLOC_TRIM_THRESHOLD_). A scan makes and drops arrays of some megabytes; it took two and a half times as long so.
+Dask starts its workers with MALLOC_TRIM_THRESHOLD_, so that the C library returns every freed array to the system at
+once. A scan allocates and frees arrays of some megabytes, and took two and a half times as long with this setting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEPT_BYTES, _LARGE_BYTES = 1 << 26, 1 << 25
 
 
 def give_back() -> bool:
-    """Have glibc give back what is free in all its heaps; whether there was anything."""
+    """Make glibc return the free memory of all its heaps to the system; return whether there was any."""
     try:
         malloc_trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):  # another C library
@@ -29,7 +29,7 @@ def give_back() -> bool:
 
 @cache
 def keep_memory() -> bool:
-    """Have glibc keep up to 64 MB for arrays below 32 MB; whether it is there to be asked."""
+    """Make glibc keep up to 64 MB for arrays below 32 MB; return whether the C library is glibc."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library

@@ -1,14 +1,14 @@
-"""A archive file: plain arrays and a JSON header under one checksum, written whole or not at all.
+"""Archive files: plain arrays and a JSON header under one checksum, written completely or not at all.
 
-Model files and checkpoints are archive files. One is an NPZ archive, stored and not packed, whose arrays
+Model files and checkpoints are archive files. An archive file is an uncompressed NPZ archive, whose arrays
 `numpy.load` reads too:
 
     header.json   kind, version of the format, version of the package, header, sha256
     <name>.npy    an array
 
-The sha256 is taken over kind, version and header and over name, type, shape and bytes of every array, in the
-order of the names. It does not cover the version of the package, so equal contents have equal checksums.
-Equal contents written by one version of the package have equal bytes: the archive holds no times.
+The sha256 covers kind, version and header, and the name, type, shape and bytes of every array, in the order of
+the names. It does not cover the version of the package, so equal contents have equal checksums. Equal contents
+written by one version of the package have equal bytes: the archive holds no times.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ def write_archive(
     header: Mapping[str, Any],
     arrays: Mapping[str, Array],
 ) -> None:
-    """Write a archive file: after any failure, what stood at `path` before stands there still.
+    """Write an archive file. After any failure, the previous file at `path` is unchanged.
 
     Parameters
     ----------
     path : path
-        Its folder must exist; a file of that name is replaced.
+        The folder must exist; an existing file is replaced.
     kind : str
-        What the file is, such as ``"mllkm-model"``.
+        The kind of the file, such as ``"mllkm-model"``.
     version : int
         Version of the format of this kind, from 1.
     header : mapping
-        What JSON can hold; NaN and infinity may be among the numbers.
+        Values that JSON can hold, and also NaN and infinity.
     arrays : mapping
         Arrays of numbers, booleans or text by name.
 
     Raises
     ------
     ParameterError
-        If the header is no JSON, or an array holds objects.
+        If JSON cannot hold the header, or an array holds objects.
     ScratchError
         If the file cannot be written.
 
@@ -111,17 +111,17 @@ def write_archive(
 def read_archive(
     path: str | os.PathLike[str], *, kind: str, version: int, error: type[MLLKMError]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays of a archive file, which are exactly those that were written.
+    """Read the header and the arrays of an archive file, exactly as they were written.
 
     Parameters
     ----------
     path : path
     kind : str
-        What the file must be.
+        The required kind of the file.
     version : int
-        The newest version of the format that the caller reads.
+        The newest version of the format that the caller can read.
     error : type of MLLKMError
-        What is raised if the file is missing, damaged, of another kind or of a newer version.
+        The error to raise if the file is missing, damaged, of another kind or of a newer version.
     """
     source = Path(path)
     try:
@@ -161,7 +161,7 @@ def read_archive(
 
 
 def archive_checksum(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    """The sha256 that a archive file with these contents has, in hexadecimal digits."""
+    """The sha256 of an archive file with these contents, in hexadecimal digits."""
     return _checksum(kind, version, _plain_header(kind, header), _plain_arrays(kind, arrays))
 
 
@@ -197,7 +197,7 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 
 
 def _raw(values: Array) -> Array:
-    """The bytes of an array in C order; no copy of an array that is contiguous."""
+    """The bytes of an array in C order, without a copy if the array is contiguous."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
@@ -234,7 +234,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, preamble: bytes, content:
 
 
 def _require_intact(archive: zipfile.ZipFile, size_bytes: int) -> None:
-    """Refuse what was not written by `write_archive`, before any size that the archive names is believed."""
+    """Refuse a file that `write_archive` did not write, before trusting any size in the archive."""
     members = archive.infolist()
     names = [member.filename for member in members]
     if len(set(names)) < len(names):

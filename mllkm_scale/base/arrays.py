@@ -1,4 +1,4 @@
-"""The type of arrays in signatures; shapes and what they hold stand in docstrings and comments."""
+"""The type of arrays in signatures. Docstrings and comments state shapes and contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events and other values as JSON can hold them."""
+"""Events and other values in a form that JSON can hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["event_fields", "jsonable"]
 
 
 def event_fields(event: Event) -> dict[str, Any]:
-    """An event as a dictionary for JSON; "event" says which.
+    """An event as a dictionary for JSON; "event" names its type.
 
     >>> from mllkm_scale.base.events import Notice
     >>> event_fields(Notice("waiting for workers"))
@@ -24,7 +24,7 @@ def event_fields(event: Event) -> dict[str, Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """A value as JSON can hold it: dataclasses and arrays unfolded, numbers that are not finite as None.
+    """A value in a form that JSON can hold: dataclasses and arrays unfolded, numbers that are not finite as None.
 
     >>> jsonable({"gap": math.inf, "shape": (2, 3)})
     {'gap': None, 'shape': [2, 3]}

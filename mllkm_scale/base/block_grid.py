@@ -9,7 +9,7 @@ __all__ = ["BlockGrid"]
 
 @dataclass(frozen=True)
 class BlockGrid:
-    """Rows in blocks that never cross the border of a chunk; or every `step`-th of these blocks, from `first` on.
+    """Blocks of rows that never cross the border of a chunk; or every `step`-th of these blocks, from `first` on.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class BlockGrid:
 
     @property
     def _a_chunk(self) -> int:
-        """Blocks of a whole chunk."""
+        """Number of blocks in a whole chunk."""
         return -(-self.chunk_rows // self.height)
 
     def bounds(self, i: int) -> tuple[int, int]:
@@ -44,7 +44,7 @@ class BlockGrid:
 
     @property
     def n_covered(self) -> int:
-        """Rows in the blocks."""
+        """Number of rows in the blocks."""
         return sum(stop - start for start, stop in map(self.bounds, range(len(self))))
 
     def span(self, units: range) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a training, or learning from a stream, tells while it works; who listens decides how it is shown."""
+"""Events of a training or a stream. A training calls its listener with them, and the listener shows them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class Phase:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something worth telling that is not a stage, such as "waiting for workers" or that one was lost."""
+    """A message that is not a stage, such as "waiting for workers", or that a worker was lost."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Advice(Notice):
-    """A notice of what is very likely not meant, with the remedy; the estimator makes a warning of it."""
+    """A message about a very likely mistake, with the remedy; the estimator turns it into a warning."""
 
     about: str  # "data", "memory" or "end"
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch of the descent that learns kernels has ended."""
+    """The descent that learns kernels has completed an epoch."""
 
     number: int
     n_epochs: int
@@ -60,7 +60,7 @@ class Epoch:
 class Round:
     """A round of the outer loop has ended with a certificate.
 
-    Fields from `lagged` on have defaults: rounds of versions that did not know them are read, too.
+    Fields from `lagged` on have defaults, so that rounds of versions without them can be read.
     """
 
     number: int
@@ -92,13 +92,13 @@ class Round:
 
     @property
     def seen_gap(self) -> float:
-        """The gap that the round has seen: proved, or likely."""
+        """The gap of the round: the proved one, or the likely one."""
         return self.gap if self.likely_gap is None else self.likely_gap
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Training has ended; `status` says by which rule."""
+    """Training has ended; `status` names the rule that stopped it."""
 
     status: str  # "learned", "converged", "max_rounds", "max_kernels", "time_limit", "precision" or "interrupted"
     gap: float
@@ -113,7 +113,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Streamed:
-    """More samples of a stream were learned; what is counted is since the beginning."""
+    """More samples of a stream were learned; the counts begin at the start of the stream."""
 
     number: int  # samples that have come
     error: float  # share of samples that were predicted wrongly before they were learned
@@ -132,7 +132,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class StreamEnded:
-    """A stream has ended, or was interrupted; the gap is that of the samples kept and the kernels active."""
+    """A stream has ended or was interrupted; the gap is that of the kept samples and the active kernels."""
 
     status: str  # "ended"
     n_samples: int
@@ -148,9 +148,9 @@ class StreamEnded:
 
 
 PROGRESS_MODES = ("auto", "plain", "json", "quiet")
-"""How events can be shown."""
+"""The ways to show events."""
 
 Event = Phase | Notice | Epoch | Round | Finished | Streamed | StreamEnded
 
 Listener = Callable[[Event], None]
-"""Is told one event at a time, from the thread that trains."""
+"""A function that is called with one event at a time, from the thread that trains."""

@@ -1,8 +1,8 @@
-"""Who does the passes over samples and kernels: the threads of this process, or dask workers.
+"""Executors do the passes over samples and kernels: the threads of this process, or dask workers.
 
-A pass is a `Work` over units 0 .. n - 1 of a fixed grid: chunks of rows, blocks of anchors. The executor cuts the units
-into ranges as suits it, and hands the results of the ranges over in order. What the ranges give, put together, does
-not depend on how the units were cut; nor do the bits, then, depend on who did the work.
+A pass is a `Work` over units 0 .. n - 1 of a fixed grid: chunks of rows, blocks of anchors. The executor divides the
+units into ranges of its choice, and returns the results of the ranges in order. The combined result does not depend on
+the ranges, so its bits do not depend on the executor.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Work(Protocol[Result]):
 
     @property
     def unit_work(self) -> float:
-        """About how many multiply-adds a unit takes; from it the first ranges are sized."""
+        """Approximate multiply-adds of a unit; they set the size of the first ranges."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Files that whoever does the work must see."""
+        """Files that every member of the executor must see."""
 
     def __call__(self, units: range) -> Result: ...
 
     def describe(self, units: range) -> str:
-        """What these units are, for messages: "kernels 400 to 799 of the scan"."""
+        """A description of these units for messages: "kernels 400 to 799 of the scan"."""
 
 
 class Shareable(Protocol):
@@ -54,7 +54,7 @@ class Shareable(Protocol):
 
 
 class Shared(Protocol[ValueOut]):
-    """A value that every member of the executor can get; it can be pickled without the value itself."""
+    """A value that every member of the executor can get; the handle can be pickled without the value."""
 
     @property
     def paths(self) -> tuple[Path, ...]: ...
@@ -62,23 +62,23 @@ class Shared(Protocol[ValueOut]):
     def get(self) -> ValueOut: ...
 
     def drop(self) -> None:
-        """Nobody needs it any more."""
+        """Release the value: nobody needs it any more."""
 
 
 class Pass(Protocol[Result]):
-    """A pass that was started: iterate to get the results in order, as they come; `close` ends it early."""
+    """A started pass. Iterate over it to get the results in order, as they arrive; `close` stops it early."""
 
     def __iter__(self) -> Iterator[Result]: ...
     def close(self) -> None: ...
 
     @property
     def work_s(self) -> float:
-        """Seconds that the ranges took, divided among those who worked at once."""
+        """Total seconds of the ranges, divided by the number of members that worked in parallel."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What happened since the last tally: who waited for whom, and what was lost."""
+    """Counts since the last tally: times of waiting, and losses."""
 
     n_workers: int = 0  # dask workers at last sight; 0 for threads
     n_threads: int = 0  # of these workers
@@ -89,30 +89,30 @@ class Tally:
 
 
 class Executor(Protocol):
-    """The doers of passes."""
+    """The interface of executors."""
 
     @property
     def remote(self) -> bool:
-        """Whether a pass goes on while this process does something else."""
+        """Whether a pass continues while this process does something else."""
 
     @property
     def folder(self) -> Path | None:
-        """Where files are put that all members read."""
+        """Folder for files that all members read."""
 
     def share(self, slot: str, value: Value) -> Shared[Value]:
-        """Make a value known to all; a member keeps the last value of each slot."""
+        """Share a value with all members; a member keeps the last value of each slot."""
 
     def place(self, dataset: Any) -> Any:
-        """The data set where every member can read it."""
+        """The data set in a place where every member can read it."""
 
     def start(self, work: Work[Result], n_units: int) -> Pass[Result]: ...
 
     def tally(self) -> Tally:
-        """Sums since the last call."""
+        """The tally since the last call."""
 
 
 class PlainArrays:
-    """Base of frozen dataclasses whose fields are arrays, which makes them `Shareable`."""
+    """Base class that makes frozen dataclasses of arrays `Shareable`."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         arrays = {spec.name: np.asarray(getattr(self, spec.name)) for spec in fields(self)}  # type: ignore[arg-type]
@@ -135,13 +135,13 @@ class Held(Generic[ValueOut]):
         return self.value
 
     def drop(self) -> None:
-        """Do nothing: the value goes with its last user."""
+        """Do nothing: the value disappears with its last user."""
 
 
 class ThreadExecutor:
-    """The threads of this process; a pass runs while its results are asked for.
+    """The threads of this process; a pass runs while its results are requested.
 
-    `poll` is called after each result, and may raise to end a pass.
+    `poll` is called after each result, and may raise an exception to stop a pass.
     """
 
     remote = False
@@ -164,7 +164,7 @@ class ThreadExecutor:
 
 
 class ThreadPass(Generic[Result]):
-    """A pass unit by unit, at most a few ahead of whoever asks."""
+    """A pass unit by unit, at most a few units ahead of its reader."""
 
     def __init__(self, executor: ThreadExecutor, work: Work[Result], n_units: int) -> None:
         self.executor, self.work, self.n_units = executor, work, n_units
@@ -178,4 +178,4 @@ class ThreadPass(Generic[Result]):
         self.work_s = time.perf_counter() - started
 
     def close(self) -> None:
-        """Do nothing: what was not asked for has not begun."""
+        """Do nothing: units that were not requested have not begun."""

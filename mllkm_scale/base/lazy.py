@@ -1,4 +1,4 @@
-"""Names of a package whose modules are loaded when the names are first used: help must not wait for numba or dask."""
+"""Lazy names of a package: a module is imported when one of its names is first used, so help is fast."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; `homes` says in which module each name is."""
+    """The `__getattr__` of a package; `homes` maps each name to its module."""
 
     def find(name: str) -> Any:
         if name not in homes:

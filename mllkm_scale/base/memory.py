@@ -1,7 +1,7 @@
-"""How much memory the process holds, and the most it ever held: the numbers beside the plan's.
+"""The resident memory of the process, and its peak, to compare with the plan.
 
-The peak is the system's own high-water mark, which sees every allocation between two looks: VmHWM where /proc
-has it, ru_maxrss of getrusage elsewhere. Both count from the start of the process, interpreter included.
+The peak is the system's own high-water mark, so it misses no allocation: VmHWM if /proc has it, otherwise ru_maxrss of
+getrusage. Both count from the start of the process, including the interpreter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rss_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Most resident memory of this process over its life; that of now where the system keeps no mark."""
+    """Peak resident memory of this process; the current value if the system keeps no mark."""
     mark = _high_water_bytes()
     # Linux adds up the pages of threads with a delay: the mark may trail the resident size by some pages.
     return max(mark or 0, rss_bytes())

@@ -1,7 +1,7 @@
-"""A few threads that work on independent tasks of a fixed grid, with results in the order of the tasks.
+"""Threads that work on independent tasks of a fixed grid, with results in the order of the tasks.
 
-Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend on the number of threads; nor do the
-bits, then.
+Each task uses one BLAS thread (`one_blas_thread`), and the grid does not depend on the number of threads. So the bits
+do not depend on it either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _libraries: tuple[int, ThreadpoolController] | None = None
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Threads that `n_jobs` means: None is 1, and negative numbers count back from the number of cores."""
+    """Number of threads for `n_jobs`: None means 1, and negative numbers count back from the number of cores."""
     if n_jobs is None:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -39,9 +39,9 @@ def n_threads(n_jobs: int | None) -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Context in which BLAS runs on the thread that calls it.
+    """Context in which BLAS runs on the calling thread only.
 
-    The limit is one of the whole process: the first to enter sets it, and the last to leave takes it back.
+    The limit holds for the whole process: the first context to enter sets it, and the last one to leave removes it.
     """
     global _limit, _inside
     with _lock:
@@ -67,16 +67,16 @@ def _loaded_libraries() -> ThreadpoolController:
 
 
 class Threads:
-    """`size` threads; a single one runs its tasks where it is called."""
+    """A pool of `size` threads; a single thread runs its tasks in the caller."""
 
     def __init__(self, size: int = 1) -> None:
         self.size = size
         self._pool = ThreadPoolExecutor(size) if size > 1 else None
 
     def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Results in the order of the tasks; at most twice as many as there are threads are under way.
+        """Yield the results in the order of the tasks, with at most two tasks per thread in progress.
 
-        When one fails, or no more results are wanted, those under way end before this does.
+        If a task fails, or the caller stops iterating, this waits for the tasks in progress.
         """
         if self._pool is None:
             yield from map(work, tasks)
@@ -95,12 +95,12 @@ class Threads:
             wait(waiting)
 
     def run(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
-        """All results, when all tasks are done."""
+        """Return all results when all tasks are done."""
         return list(self.map(work, tasks))
 
     @contextmanager
     def at_most(self, size: int) -> Iterator[Threads]:
-        """Context with these threads, or with `size` of their own if they are more."""
+        """Context with these threads, or with a new pool of `size` threads if there are more."""
         if self.size <= size:
             yield self
             return

@@ -1,4 +1,4 @@
-"""Byte sizes as people write them: parsed once, at the edge, into an `int` named `*_bytes`."""
+"""Byte sizes as people write them, parsed once into an `int` named `*_bytes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATTERN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(i?)b?\s*", re.IGNOR
 
 
 def parse_bytes(size: str | int | float) -> int:
-    """Bytes of a size such as ``"1GB"``, ``"512 MiB"`` or ``2e9``.
+    """Parse a size such as ``"1GB"``, ``"512 MiB"`` or ``2e9``.
 
     >>> parse_bytes("1.5GB"), parse_bytes("512MiB"), parse_bytes(1000)
     (1500000000, 536870912, 1000)
@@ -37,7 +37,7 @@ def parse_bytes(size: str | int | float) -> int:
 
 
 def format_bytes(size_bytes: int | float) -> str:
-    """A byte size for people, in decimal units.
+    """Format a byte size for people, in decimal units.
 
     >>> format_bytes(0), format_bytes(1_500_000), format_bytes(2_000_000_000)
     ('0 B', '1.5 MB', '2.0 GB')
@@ -51,7 +51,7 @@ def format_bytes(size_bytes: int | float) -> str:
 
 
 def format_at_least(size_bytes: int) -> str:
-    """A byte size for people that is enough: rounded up to what its text can tell apart, and to 10 MB.
+    """Format a byte size rounded up, to the resolution of its text and to 10 MB, so that the text is enough.
 
     >>> format_at_least(291_000_001), format_at_least(1_910_000_000)
     ('300.0 MB', '2.0 GB')

@@ -1,4 +1,4 @@
-"""The version of the package: it is written into models, reports and exports."""
+"""The version of the package, which models, reports and exports record."""
 
 __all__ = ["__version__"]
 

@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all: written beside the target, synced, then renamed.
+"""Files that appear completely or not at all: written beside the target, synced, then renamed.
 
-After any failure, what stood at the target before stands there still.
+After any failure, the previous target is unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["cannot_write", "commit", "partial_of", "sweep_partial", "whole_file"
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of the target when the block ends without an error."""
+    """Context with a file to write to. It replaces the target when the block ends without an error."""
     partial = partial_of(target)
     try:
         with partial.open("xb") as file:
@@ -32,7 +32,7 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(target: Path, text: str) -> None:
-    """Replace a file by a text; it is either the old one or the whole new one, also after a crash.
+    """Replace the contents of a file by a text. Even after a crash, the file is either the old or the complete new one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,12 +45,12 @@ def write_whole(target: Path, text: str) -> None:
 
 
 def partial_of(target: Path) -> Path:
-    """Where a file is written before it has its name."""
+    """The path of a file before it has its final name."""
     return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
 
 
 def commit(partial: Path, target: Path) -> None:
-    """Give a file that is written, and closed, its name; it is on the disk when this returns."""
+    """Rename a complete, closed file to its final name; it is on the disk when this returns."""
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     partial.replace(target)
@@ -62,12 +62,12 @@ def commit(partial: Path, target: Path) -> None:
 
 
 def sweep_partial(folder: Path) -> None:
-    """Remove what a process that was killed while it wrote has left."""
+    """Remove the partial file of a process that was killed while it wrote."""
     for partial in folder.glob(".*.partial"):
         partial.unlink(missing_ok=True)
 
 
 def cannot_write(target: Path, error: OSError) -> ScratchError:
-    """What to tell of a target that the system does not let be written."""
+    """The error for a target that the system does not allow to write."""
     why = " ".join(str(error.strerror or error).split())
     return ScratchError(f"{target} cannot be written ({why}): free space or choose another folder")

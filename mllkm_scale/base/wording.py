@@ -1,4 +1,4 @@
-"""Events, shares, rates and times in words: what plain lines, the live display and run.log have in common."""
+"""Events, shares, rates and times in words, for plain lines, the live display and run.log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe(event: Event, tol: float | None = None) -> str:
     ----------
     event : Event
     tol : float, optional
-        The gap at which training ends, to be named beside the gap of a round.
+        The gap at which training stops, to print with the gap of a round.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def _described(event: Event, tol: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one with three digits.
+    """A share (0 to 1) in percent, with three digits.
 
     >>> percent(0.02094), percent(math.inf)
     ('2.09 %', '-')
@@ -56,12 +56,12 @@ def percent(share: float) -> str:
 
 
 def idle_percent(event: Round) -> str:
-    """In which share of their time the workers of a round had nothing to do, in whole percent."""
+    """The share of time in which the workers of a round were idle, in whole percent."""
     return "-" if event.workers_idle is None else f"{100 * event.workers_idle:.0f} %"
 
 
 def rate(per_s: float) -> str:
-    """A number per second, in thousands or millions where it is large.
+    """A number per second, in thousands or millions if it is large.
 
     >>> rate(12.3), rate(33_465), rate(2.5e6)
     ('12', '33.5k', '2.5M')
@@ -75,7 +75,7 @@ def rate(per_s: float) -> str:
 
 
 def clock(duration_s: float | None) -> str:
-    """A time as minutes and seconds, with hours where there are some.
+    """A time as minutes and seconds, with hours if necessary.
 
     >>> clock(65.4), clock(3661), clock(None)
     ('1:05', '1:01:01', '-')
@@ -88,7 +88,7 @@ def clock(duration_s: float | None) -> str:
 
 
 def seconds(duration_s: float) -> str:
-    """A short time in tenths of a second, and a long one as `clock` has it.
+    """A short time in tenths of a second, and a long one as `clock` formats it.
 
     >>> seconds(0.31), seconds(125.0)
     ('0.3 s', '2:05')
@@ -148,7 +148,7 @@ def _round(event: Round, tol: float | None) -> str:
 
 
 def seen_gap(event: Round) -> str:
-    """The gap that a round has proved; with a tilde if it is only likely, as not all kernels were scanned."""
+    """The gap that a round has proved; with a tilde if it is only likely, because not all kernels were scanned."""
     return percent(event.gap) if event.likely_gap is None else f"~{percent(event.likely_gap)}"
 
 

@@ -59,7 +59,7 @@ def cli() -> None:
     """Train and use Multiple Locally Linear Kernel Machines on data larger than memory.
 
     \b
-    See it work on real data, in about a minute:
+    A demonstration on real data, in about a minute:
       mllkm demo
     \b
     Your own data, from CSV to predictions:
@@ -69,7 +69,7 @@ def cli() -> None:
       mllkm convert new.csv new.h5 --label-column none
       mllkm predict run/model.mllkm new.h5 --out predictions.h5
     \b
-    A training that is described in a file, on a cluster or not:
+    A training from a job file, with or without a cluster:
       mllkm run job.toml
 
     `mllkm COMMAND --help` explains a command.

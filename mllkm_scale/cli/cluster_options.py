@@ -38,19 +38,19 @@ report_option = click.option(
     "--performance-report",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.html",
-    help="Write dask's report of what the workers did.",
+    help="Write dask's report on the workers.",
 )
 
 
 def cluster_options(command: Command) -> Command:
     """Give a command --scheduler, --scheduler-file and --workers, of which one may be given."""
     options = (
-        click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, such as tcp://host:8786."),
+        click.option("--scheduler", metavar="ADDRESS", help="Running dask scheduler to use, such as tcp://host:8786."),
         click.option(
             "--scheduler-file",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="Dask scheduler to use, by the file that it writes.",
+            help="Running dask scheduler to use, by the file that it writes.",
         ),
         click.option(
             "--workers",

@@ -54,7 +54,7 @@ def training_options(command: Command) -> Command:
     preset = click.option(
         "--preset",
         type=click.Choice(sorted(PRESETS)),
-        help="Settings by name, which options win over. paper: the published problem and its settings.",
+        help="Named settings, which other options override. paper: the problem and settings of the paper.",
     )
     return preset(command)
 
@@ -62,7 +62,7 @@ def training_options(command: Command) -> Command:
 def given_parameters(context: click.Context) -> dict[str, Any]:
     """The parameters of the preset and of the options, for `resolve` or `train`.
 
-    An option wins over the preset, also where it equals the default.
+    An option overrides the preset, even if it equals the default.
     """
     names = [spec.name for spec in dataclasses.fields(Params) if spec.name not in LEFT_OUT]
     preset = context.params.get("preset")

@@ -51,14 +51,14 @@ jobs_option = click.option(
     "n_jobs",
     type=int,
     callback=_as_configured("n-jobs"),
-    help="Threads; -1 for one a core.  [default: -1]",
+    help="Threads; -1 for one per core.  [default: -1]",
 )
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there already.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing target.")
 progress_option = click.option(
     "--progress",
     type=click.Choice(PROGRESS_MODES),
     callback=_as_configured("progress"),
-    help="auto: live on a terminal, plain lines elsewhere. json: one object an event, on stdout.  [default: auto]",
+    help="auto: live on a terminal, plain lines elsewhere. json: one object per event, on stdout.  [default: auto]",
 )
 wants_model = click.argument("model", type=click.Path(path_type=Path))
 

@@ -25,7 +25,7 @@ below_option = click.option(
     "--below",
     multiple=True,
     metavar="20us|100kB",
-    help="Limit of the model that is chosen: a time of a row, or a size of the file. May be given twice.",
+    help="Limit of the chosen model: a time per row, or a size of the file. May be given twice.",
 )
 
 

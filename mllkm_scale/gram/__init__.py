@@ -1,4 +1,4 @@
-"""Gram matrices: the blocks of the restricted problem, and the store of tiles with a bound in bytes."""
+"""Gram matrices: the blocks of the restricted problem, and a store of tiles with a bound in bytes."""
 
 from mllkm_scale.gram.blocks import Block, make_block
 from mllkm_scale.gram.statistics import TileStatistics

@@ -1,4 +1,4 @@
-"""The restricted problem seen by one class: its working samples against the active kernels.
+"""The restricted problem of one class: its working samples and the active kernels.
 
 With the signs y, and phi_m the map of the active kernel m, the weight solvers ask a block for
 
@@ -8,7 +8,7 @@ With the signs y, and phi_m the map of the active kernel m, the weight solvers a
     columns(V)          y_i <phi_m(x_i), v_m>, for all i and m
     gram(beta)          Q(beta) = y y' o sum_m beta_m K_m, or panels of it
 
-so that Q(beta) a = responses(beta v(a)), at the cost of the features of the kernels, without a Gram.
+so that Q(beta) a = responses(beta v(a)), at the cost of the features of the kernels, without a Gram matrix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ALL", "Block", "FeatureBlock", "GlobalBlock", "MatrixBlock", "Panels
 
 ALL = slice(None)
 Panels = Callable[[slice, slice], Array]
-"""Makes what is in these columns and these rows of a Gram."""
+"""A function that computes these rows and columns of a Gram matrix."""
 
 
 class Block(ABC):
@@ -60,13 +60,13 @@ class Block(ABC):
 
 
 class GlobalBlock(Block):
-    """Global kernels: one linear Gram G = X X' serves them all (F2); it is made where it is needed.
+    """Global kernels: one linear Gram matrix G = X X' serves them all (F2); it is computed on demand.
 
     K = G o (A A') - B A' - A B' + A diag(p) A' with A = H sqrt(beta), B = A * P, P = X C', p = |c|^2 + b. The last
     term is folded into B <- B - A p / 2, which leaves three products.
 
-    The bumps H are all that is kept. In single precision they are the bumps of other kernels, by seven digits, and
-    nothing else changes: phi_m(x_i) = H_im (x_i - c_m) is a map whatever H is.
+    Only the bumps H are kept. In single precision they are the bumps of slightly different kernels, equal to seven
+    digits, and nothing else changes: phi_m(x_i) = H_im (x_i - c_m) is a feature map for any H.
     """
 
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, dtype: DTypeLike = float) -> None:
@@ -107,7 +107,7 @@ class GlobalBlock(Block):
         return np.asarray(U)
 
     def _offsets(self, V: Array) -> Array:
-        """What <phi_m(x), v_m> / H_m(x) is at x = 0."""
+        """The value of <phi_m(x), v_m> / H_m(x) at x = 0."""
         return np.sqrt(self._bias) * V[:, -1] - np.einsum("sd,sd->s", V[:, :-1], self._anchors)
 
     def _samples(self, rows: slice) -> tuple[Array, Array]:
@@ -164,7 +164,7 @@ class FeatureBlock(Block):
 class MatrixBlock(Block):
     """Kernels given by their Gram matrices: the generic families of plain MKL.
 
-    What is a vector elsewhere is here the coefficients of one on the samples: (s, n).
+    Vectors are represented by their coefficients on the samples: (s, n).
     """
 
     def __init__(self, grams: Sequence[Array], signs: Array) -> None:
@@ -200,14 +200,14 @@ _AT_ONCE = 4096  # rows whose bumps are made
 
 
 def make_block(kernels: LocallyLinearKernels, X: Array, signs: Array, dtype: DTypeLike = float) -> Block:
-    """The block that suits the family of these kernels; global ones keep their bumps in this precision."""
+    """The block for the family of these kernels; global ones keep their bumps in this precision."""
     if isinstance(kernels, GlobalKernels):
         return GlobalBlock(kernels, X, signs, dtype)
     return FeatureBlock(kernels.features(X), signs)
 
 
 def vectors_of(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Array:
-    """The vectors of samples with these signed duals, as a block of these kernels has them."""
+    """The vectors of samples with these signed duals, in the layout of a block of these kernels."""
     moments = kernels.moments(X, signed_duals[:, None])
     if not isinstance(moments, tuple):
         return moments[0]

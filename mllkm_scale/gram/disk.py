@@ -1,13 +1,13 @@
 """The second tier of the tile store: tiles as zarr arrays in a scratch folder, bounded in bytes.
 
-One array with one chunk per tile, so that a tile is deleted by deleting its folder:
+Each tile is an array with one chunk, so deleting its folder deletes the tile:
 
-    <folder>/mllkm-tiles-<random>/owner.lock                       locked as long as its process lives
+    <folder>/mllkm-tiles-<random>/owner.lock                       locked while its process lives
     <folder>/mllkm-tiles-<random>/tile-<serial>/zarr.json, c.0.0   little-endian values, then their crc32c
 
-Which tiles exist is known in memory alone, because a missing chunk silently reads as zarr's fill value. A
-restart therefore starts empty, and deletes what dead processes left. This module is imported when a store
-with a disk tier is opened, not before: importing zarr takes most of a second.
+Only memory records which tiles exist, because a missing chunk silently reads as zarr's fill value. So a restart
+begins empty, and deletes the files of dead processes. This module is imported only when a store with a disk tier is
+opened: importing zarr takes most of a second.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TILE_FILE = re.compile(r"zarr\.json|c\.0\.0|.*\.partial")
 
 
 def tile_disk_bytes(tile_bytes: int) -> int:
-    """Upper estimate of what a tile takes on disk: values, metadata, its folder, its name in the parent.
+    """Upper bound on the bytes of a tile on disk: values, metadata, its folder, its name in the parent.
 
     >>> tile_disk_bytes(4092), tile_disk_bytes(4093)
     (16384, 20480)
@@ -53,7 +53,7 @@ def tile_disk_bytes(tile_bytes: int) -> int:
 
 
 class _Record(NamedTuple):
-    """What is known of a tile on disk; `checksum` is kept in memory only."""
+    """The record of a tile on disk; `checksum` is kept in memory only."""
 
     folder: Path
     shape: tuple[int, ...]
@@ -67,22 +67,22 @@ class DiskTiles(Generic[Key]):
 
     Contract:
 
-    - Bytes are counted before they are written (`tile_disk_bytes`) and given back after the files are gone. A
+    - Bytes are counted before they are written (`tile_disk_bytes`) and released after the files are gone. A
       tile that does not fit is refused; none is evicted for it.
-    - `get` returns the tile that was put, bit for bit, or None. A tile that is damaged or gone is counted in
-      `corrupt`, and forgotten.
-    - An `OSError` in writing is no failure: the tile is refused, and so are others until one was deleted. The
-      first time there is a warning.
-    - Only files with the names above are deleted, also if others put theirs beside them.
-    - Reading and writing need the memory of one tile more, which zarr may hold until its next call.
+    - `get` returns the tile that was put, bit for bit, or None. A damaged or missing tile is counted in `corrupt`,
+      and forgotten.
+    - An `OSError` in writing is not raised: the tile is refused, and so are others until one is deleted. The first
+      time there is a warning.
+    - Only files with the names above are deleted, even if there are other files beside them.
+    - Reading and writing need the memory of one more tile, which zarr may hold until its next call.
     - Not thread-safe; the caller holds a lock, also during reading and writing.
 
     Parameters
     ----------
     limit_bytes : int
-        Bound on the bytes on disk, with the overhead of files and folders.
+        Bound on the bytes on disk, including the overhead of files and folders.
     folder : Path
-        Folder in which this mapping makes its own; several processes may share it, each with its own bound.
+        Folder in which this mapping creates its own; several processes may share it, each with its own bound.
     """
 
     def __init__(self, limit_bytes: int, folder: Path) -> None:
@@ -157,7 +157,7 @@ class DiskTiles(Generic[Key]):
         return True
 
     def close(self) -> None:
-        """Delete all tiles and the folder of this mapping, and take in no more."""
+        """Delete all tiles and the folder of this mapping, and accept no more tiles."""
         self._records.clear()
         self.limit_bytes = 0
         self.bytes = 0
@@ -210,7 +210,7 @@ def _read(record: _Record) -> Tile | None:
 
 
 def _own_folder(parent: Path) -> tuple[Path, int]:
-    """A folder that no other process has, and the handle of its lock."""
+    """A folder that no other process uses, and the handle of its lock."""
     # Another process may take a folder that is not locked yet for a leftover, though hardly each time.
     for _ in range(5):
         folder = parent / f"mllkm-tiles-{secrets.token_hex(8)}"
@@ -223,7 +223,7 @@ def _own_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """The handle of the folder's lock, or None if it is not to be had. The lock ends with its process."""
+    """The handle of the folder's lock, or None if another process holds it. The lock ends with its process."""
     with contextlib.suppress(OSError):
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         with contextlib.suppress(OSError):
@@ -253,7 +253,7 @@ def _delete_store(folder: Path) -> None:
 
 
 def _delete_tile(folder: Path) -> bool:
-    """Delete the files of a tile and its folder; True if nothing of it is left."""
+    """Delete the files of a tile and its folder; True if nothing remains."""
     with contextlib.suppress(OSError):
         if not folder.is_symlink():
             for file in list(folder.iterdir()):

@@ -19,7 +19,7 @@ class RamTiles(Generic[Key]):
 
     Contract:
 
-    - Room is checked before a tile is taken in. A tile that does not fit is refused; none is evicted for it.
+    - Room is checked before a tile is accepted. A tile that does not fit is refused; none is evicted for it.
     - Tiles must own their memory: a view would keep alive bytes that are not counted.
     - Not thread-safe; the caller holds a lock.
 
@@ -31,7 +31,7 @@ class RamTiles(Generic[Key]):
     Attributes
     ----------
     bytes, peak_bytes : int
-        Bytes that are held, and the most that ever were.
+        Bytes held now, and the largest number of bytes held so far.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class RamTiles(Generic[Key]):
         return self._tiles.get(key)
 
     def put(self, key: Key, tile: Tile) -> bool:
-        """Take the tile in if it fits; True if the key is here afterwards. The first tile of a key stays."""
+        """Store the tile if it fits; True if the key is here afterwards. The first tile of a key stays."""
         if key in self._tiles:
             return True
         if self.bytes + tile.nbytes > self.limit_bytes:
@@ -75,7 +75,7 @@ class RamTiles(Generic[Key]):
         return True
 
     def close(self) -> None:
-        """Forget all tiles, and take in no more."""
+        """Forget all tiles, and accept no more."""
         self._tiles.clear()
         self.bytes = 0
         self.limit_bytes = 0

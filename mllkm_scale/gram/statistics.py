@@ -1,4 +1,4 @@
-"""What a tile store has done so far: hits, misses, and the bytes of its two tiers."""
+"""Statistics of a tile store: hits, misses, and the bytes of its two tiers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class TileStatistics:
     ram_hits, disk_hits : int
         Requests that were answered from memory, and from disk.
     misses : int
-        Requests for which the tile was made.
+        Requests for which the tile was computed.
     evictions : int
-        Tiles given up by `TileStore.evict` and `TileStore.retire`. Nothing else evicts.
+        Tiles removed by `TileStore.evict` and `TileStore.retire`. Nothing else evicts.
     rejected : int
-        Tiles that were made and returned, but not kept: no room in either tier.
+        Tiles that were computed and returned, but not kept, because neither tier had room.
     corrupt : int
-        Tiles on disk that were damaged or gone when they were read; each was made again.
+        Tiles on disk that were damaged or missing when they were read; each was computed again.
     ram_bytes, disk_bytes : int
-        Bytes that are held now; on disk with the overhead of files and folders.
+        Bytes held now; on disk including the overhead of files and folders.
     ram_peak_bytes, disk_peak_bytes : int
-        The largest values that `ram_bytes` and `disk_bytes` have had.
+        The largest values of `ram_bytes` and `disk_bytes` so far.
 
     Examples
     --------
@@ -47,10 +47,10 @@ class TileStatistics:
 
     @property
     def requests(self) -> int:
-        """How often a tile was asked for."""
+        """Number of requests for a tile."""
         return self.ram_hits + self.disk_hits + self.misses
 
     @property
     def hit_rate(self) -> float:
-        """Share of the requests for which nothing was made; 0 if there was no request."""
+        """Share of the requests that computed nothing; 0 if there was no request."""
         return (self.ram_hits + self.disk_hits) / self.requests if self.requests else 0.0

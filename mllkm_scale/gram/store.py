@@ -1,7 +1,7 @@
-"""Tiles of Gram matrices, made on the fly and kept within a bound in bytes: memory first, then zarr on disk.
+"""Tiles of Gram matrices, computed on demand and kept within a bound in bytes: in memory first, then on disk.
 
 In K = G o (A A') - B A' - A B' + A diag(p) A' the linear Gram G = X X' serves every global kernel, and does
-not depend on the kernel weights: its tiles are worth keeping most, and should be asked for first.
+not depend on the kernel weights. So its tiles are the most valuable ones, and should be requested first.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Tile", "TileKey", "TileStore"]
 
 
 class TileKey(NamedTuple):
-    """Name of a tile: row and column in the grid of tiles, and what the grid was made for.
+    """Name of a tile: row and column in the grid of tiles, and the purpose of the grid.
 
-    A generation is, for example, a working set, or a working set with kernel weights: when either changes,
-    its tiles are useless, and `TileStore.retire` forgets them.
+    A generation is, for example, a working set, or a working set with kernel weights. When it changes, its tiles are
+    useless, and `TileStore.retire` forgets them.
     """
 
     generation: str
@@ -39,31 +39,31 @@ class TileKey(NamedTuple):
 
 
 class TileStore:
-    """Keeps tiles within a bound in bytes, and makes those that it does not keep.
+    """A store that keeps tiles within a bound in bytes, and computes the others on demand.
 
     Contract:
 
     - `get` returns what ``make()`` returns, bit for bit, whatever happened to the files on disk.
     - The tiles held in memory never exceed `ram_bytes`, and the files on disk never exceed `disk_bytes`: room
-      is checked before a tile is taken in. A tile that fits nowhere is returned and not kept ("rejected").
-    - First come stays. A live tile is never evicted for another one; only `retire` and `evict` make room. A
+      is checked before a tile is accepted. A tile that fits nowhere is returned and not kept ("rejected").
+    - The first tiles stay. A live tile is never evicted for another one; only `retire` and `evict` make room. A
       cyclic sweep over twice as many tiles as fit has 50 % hits; evicting the least recently used has none.
-    - A new tile goes to memory if it fits there, else to disk. A tile that is read from disk moves to memory
-      if room was made there meanwhile.
+    - A new tile goes to memory if it fits there, otherwise to disk. A tile that is read from disk moves to memory
+      if there is room by then.
     - A disk that is full, or fails, costs time and one `RuntimeWarning`, never a result.
-    - Thread-safe. ``make()`` runs outside the locks, so two threads may make the same tile; one of the two is
-      kept. One thread at a time reads and writes files; memory hits do not wait for it. A tile that is being
-      made while a generation is retired is not kept.
+    - Thread-safe. ``make()`` runs outside the locks, so two threads may compute the same tile; one of the two is
+      kept. One thread at a time reads and writes files; memory hits do not wait for it. A tile is not kept if its
+      generation is retired while it is computed.
 
     Parameters
     ----------
     ram_bytes : int
-        Bound on the bytes of the tiles in memory; tiles that only the caller still holds do not count.
+        Bound on the bytes of the tiles in memory; tiles that only the caller holds do not count.
     disk_bytes : int, default=0
-        Bound on the bytes on disk, with the overhead of files and folders; 0 (zarr is not imported) for none.
+        Bound on the bytes on disk, including the overhead of files and folders; 0 for no disk tier, without zarr.
     folder : path-like, default=None
-        Where the store makes its own subfolder; needed if `disk_bytes` > 0. Leftovers of stores whose process
-        has died are deleted there, and nothing else. A folder in memory (tmpfs) would defeat the purpose.
+        Folder in which the store creates its own subfolder; needed if `disk_bytes` > 0. The store deletes leftovers of
+        stores whose process has died, and nothing else. A folder in memory (tmpfs) would defeat the purpose.
 
     Raises
     ------
@@ -100,14 +100,14 @@ class TileStore:
         self._ram_hits = self._disk_hits = self._misses = self._evictions = self._rejected = 0
 
     def get(self, key: TileKey, make: Callable[[], Tile]) -> Tile:
-        """The tile, read-only; made by ``make()`` if it is nowhere.
+        """Return the tile, read-only; ``make()`` computes it if the store does not have it.
 
         Parameters
         ----------
         key : TileKey
             Name of the tile.
         make : callable
-            Returns the tile, a matrix of float32 or float64. It is handed over: the array becomes read-only.
+            Returns the tile, a matrix of float32 or float64. The store takes over the array, which becomes read-only.
             A view, or an array that is not C-contiguous, is copied.
         """
         with self._lock:
@@ -137,7 +137,7 @@ class TileStore:
             return self._forget({key}) > 0
 
     def retire(self, generation: str) -> None:
-        """Forget all tiles of a generation. Its name may be used again; it starts empty."""
+        """Forget all tiles of a generation. Its name may be used again, and then begins empty."""
         with self._io_lock:
             with self._lock:
                 self._give_up(making for making in self._makings if making.generation == generation)
@@ -148,7 +148,7 @@ class TileStore:
 
     @property
     def statistics(self) -> TileStatistics:
-        """Counts so far, also after `close`."""
+        """The counts so far, also after `close`."""
         disk = self._disk
         with self._lock:
             return TileStatistics(
@@ -166,15 +166,15 @@ class TileStore:
 
     @staticmethod
     def read_overhead_bytes(tile_bytes: int) -> int:
-        """Memory that a disk tier needs beside `ram_bytes` and the tiles in use, for tiles of `tile_bytes`.
+        """Memory that a disk tier needs in addition to `ram_bytes` and the tiles in use, for tiles of `tile_bytes`.
 
-        While zarr reads or writes it holds the tile twice, as a file and as an array, and its own thread may not
-        yet have let go of the file before. One thread at a time does so, hence this is counted once per store.
+        While zarr reads or writes, it holds the tile twice, as a file and as an array, and its own thread may still
+        hold the previous file. Only one thread at a time does so, so this counts once per store.
         """
         return 2 * tile_bytes + 4096
 
     def close(self) -> None:
-        """Forget all tiles and delete their files; `get` still works afterwards, but keeps nothing."""
+        """Forget all tiles and delete their files. `get` still works afterwards, but keeps nothing."""
         with self._io_lock:
             with self._lock:
                 self._give_up(self._makings)
@@ -229,7 +229,7 @@ class TileStore:
 
 @dataclass(eq=False)
 class _Making:
-    """A tile on its way into the store, which is not kept if its generation is retired meanwhile."""
+    """A tile that is being computed; it is not kept if its generation is retired meanwhile."""
 
     generation: str
     given_up: bool = False

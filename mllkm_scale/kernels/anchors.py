@@ -1,6 +1,6 @@
-"""Where the anchors come from: all training samples (the paper), some of them, k-means centres, or an array.
+"""The sources of anchors: all training samples (the paper), some of them, k-means centres, or an array.
 
-Or they are learned (F12), alone or beside all samples.
+Anchors can also be learned (F12), alone or together with all samples.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _KMEANS = re.compile(r"kmeans:0*([1-9]\d*)")
 
 @dataclass(frozen=True)
 class AnchorSpec:
-    """What the parameter `anchors` asks for: "auto", "all", "random", "kmeans", "learned" or "given", and how many.
+    """The parsed parameter `anchors`: "auto", "all", "random", "kmeans", "learned" or "given", and a count.
 
-    With `beside_all`, all samples are candidates beside the learned kernels.
+    With `beside_all`, all samples are candidates as well as the learned kernels.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class AnchorSpec:
         return self.kind == "learned"
 
     def n_anchors(self, n_rows: int, n_learned: int) -> int:
-        """Anchors of the grid, of so many rows and learned kernels."""
+        """Number of anchors of the grid, for these numbers of rows and learned kernels."""
         if self.kind == "all" or self.beside_all:
             return n_rows
         if self.learned or (self.kind == "auto" and n_learned):
@@ -51,7 +51,7 @@ class AnchorSpec:
 
 
 def anchor_spec(anchors: Any) -> AnchorSpec:
-    """Read the parameter, or refuse it.
+    """Parse the parameter, or raise a ParameterError.
 
     >>> anchor_spec("learned:200+all"), anchor_spec(500)
     (AnchorSpec(kind='learned', count=200, beside_all=True), AnchorSpec(kind='random', count=500, beside_all=False))
@@ -72,7 +72,7 @@ def anchor_spec(anchors: Any) -> AnchorSpec:
 
 
 def read_anchors(text: str) -> str | int | Array:
-    """The parameter that a text stands for: a form of `anchor_spec`, or the rows of an .npy file.
+    """The parameter for a text: a form of `anchor_spec`, or the rows of an .npy file.
 
     >>> read_anchors("learned+all"), read_anchors("500"), read_anchors("kmeans:200")
     ('learned+all', 500, 'kmeans:200')
@@ -102,16 +102,16 @@ def _rows_of(path: Path) -> Array:
 
 
 def random_rows(n_rows: int, count: int, rng: np.random.Generator) -> Array:
-    """`count` distinct row numbers in ascending order (all of them if there are not more)."""
+    """`count` distinct row numbers in ascending order, or all of them if there are fewer."""
     if count < 1:
         raise ParameterError(f"anchors={count}: at least one anchor is needed")
     return np.sort(rng.choice(n_rows, min(count, n_rows), replace=False))
 
 
 def kmeans_centres(source: RowSource, count: int, rng: np.random.Generator, *, passes: int = 20) -> Array:
-    """Lloyd's k-means in passes over the chunks, started from distinct random rows.
+    """Lloyd's k-means in passes over the chunks, starting from distinct random rows.
 
-    A centre that loses all its rows stays where it was.
+    A centre that loses all its rows does not move.
     """
     centres = source.rows(random_rows(source.n_rows, count, rng)).astype(np.float64)
     for _ in range(passes):

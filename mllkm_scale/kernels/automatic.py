@@ -1,4 +1,4 @@
-"""What "auto" means where it stands for a number: values that follow from the prepared samples."""
+"""The values of "auto" for numbers, computed from the prepared samples."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LOCAL_BIAS_SHARE = 0.1
 """``local_bias="auto"`` is this share of the mean squared distance of the prepared samples."""
 
 FEATURES_PER_C, LEAST_C = 20.0, 0.5
-"""``C="auto"`` is the number of features over the first, and at least the second.
+"""``C="auto"`` is the number of features divided by the first number, and at least the second.
 
-The diagonal of a kernel of unit trace is one, but its other entries shrink as the features become more: samples
-help each other less, and need larger duals to reach the margin.
+The diagonal of a kernel of unit trace is one, but its other entries shrink as the number of features grows. Samples
+then help each other less, and need larger duals to reach the margin.
 """
 
 
 def local_bias_of(local_bias: float | str, sample: NDArray[Any]) -> float:
-    """The local bias that the parameter asks for; `sample` are some prepared rows.
+    """The local bias for this value of the parameter; `sample` holds some prepared rows.
 
     >>> local_bias_of(0.5, np.eye(2)), local_bias_of("auto", np.eye(2))
     (0.5, 0.1)
@@ -32,7 +32,7 @@ def local_bias_of(local_bias: float | str, sample: NDArray[Any]) -> float:
 
 
 def weight_of_loss(C: float | str, n_features: int) -> float:
-    """The C that the parameter asks for, of rows with so many features after projection.
+    """The C for this value of the parameter, and this number of features after projection.
 
     >>> weight_of_loss(3.0, 50), weight_of_loss("auto", 50), weight_of_loss("auto", 4)
     (3.0, 2.5, 0.5)

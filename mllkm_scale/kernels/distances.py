@@ -1,4 +1,4 @@
-"""Distances of rows to anchors, and the blocks of rows in which they are made."""
+"""Distances of rows to anchors, computed in blocks of rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def row_blocks(n: int) -> Iterator[slice]:
 def squared_distances(X: Array, anchors: Array) -> Array:
     """|x_i - c_m|^2 as one matrix product, shape (rows of X, anchors).
 
-    What is within the rounding of |x|^2 + |c|^2 is zero: an anchor is at distance zero from itself, of which the maps
-    that take a square root would otherwise make a distance of half the digits.
+    Values within the rounding of |x|^2 + |c|^2 are set to zero, so an anchor has distance zero from itself. Otherwise
+    maps that take a square root would turn rounding into a distance of half the digits.
     """
     left, right = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", anchors, anchors)
     D: Array = X @ anchors.T

@@ -1,4 +1,4 @@
-"""The scales of the bumps: a list, the paper's logarithmic segment, or from the distances of the data."""
+"""The scales of the bumps: a list, the paper's logarithmic interval, or values from the distances of the data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALF_WIDTHS = {"auto": (0.5, 0.75, 1.0, 1.5, 3.0), "wide": (1.0, 1.5, 3.0)}
 
 
 def logspace(low: float = 0.01, high: float = 10.0, count: int = 10) -> Array:
-    """`count` gammas spread evenly in logarithm over a segment; the paper's is [0.01, 10].
+    """`count` gammas, evenly spaced on a logarithmic scale; the paper's interval is [0.01, 10].
 
     >>> logspace(0.01, 10, 4).tolist()
     [0.01, 0.1, 1.0, 10.0]
@@ -39,7 +39,7 @@ def auto_gammas(family: Family, X: Array, name: str = "auto") -> Array:
 
 
 def median_distance(family: Family, X: Array) -> float | None:
-    """The median distance of the first half of a sample to the other, of single features if component-wise.
+    """The median distance between the two halves of a sample; of single features if component-wise.
 
     None if all samples are the same.
     """
@@ -54,7 +54,7 @@ def median_distance(family: Family, X: Array) -> float | None:
 
 
 def resolve_gammas(gammas: str | float | Iterable[float], family: Family, X: Array) -> Array:
-    """The gammas that the parameter asks for, checked; X is a sample of the prepared data."""
+    """The checked gammas for this value of the parameter; X is a sample of the prepared data."""
     if isinstance(gammas, str):
         if gammas not in HALF_WIDTHS:
             raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers, 'auto' or 'wide'")

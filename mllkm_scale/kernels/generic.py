@@ -6,10 +6,10 @@
 
 The paper says "Gaussian kernels for each component (10 bandwidths)", "homogeneous and inhomogeneous
 polynomial kernels of degrees up to 3", and "19 times the dimension"; three homogeneous kernels and two
-offsets are how it adds up here. The bandwidths are those of SimpleMKL's experiments, for features of unit
+offsets give this number here. The bandwidths are those of SimpleMKL's experiments, for features of unit
 variance.
 
-Kernel `id` looks at the component `id // 19` and has the type `id % 19`. A polynomial kernel has the features
+Kernel `id` uses the component `id // 19` and has the type `id % 19`. A polynomial kernel has the features
 x^0 to x^3, hence a form in O(n): q = sum_j e_j M_j^2 with M_j = sum_i a_i x_il^j,
 where (t + c)^p = sum_j e_j t^j.
 """
@@ -45,7 +45,7 @@ _KEPT_BYTES = 256 << 20  # of the Gaussian Grams that the active kernels keep
 
 @dataclass(frozen=True)
 class GenericFamily:
-    """The 19 kernels of every component, which are never all made.
+    """The 19 kernels of every component; they are never all in memory.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class GenericFamily:
     gammas : array (10,)
         Of the Gaussian kernels.
     normalize : {"trace", None}
-        Whether `scales` give every kernel a mean diagonal of one.
+        Whether `scales` normalise every kernel to a mean diagonal of one.
     scales : array (19 n_features,)
         Factor of each kernel; 0 excludes it.
 
@@ -71,9 +71,9 @@ class GenericFamily:
 
     @classmethod
     def fit(cls, X: Array, gammas: Array | None = None, normalize: Literal["trace"] | None = "trace") -> Self:
-        """The family for these training rows, whose diagonals set the scales.
+        """Build the family for these training rows; their diagonals determine the scales.
 
-        A kernel whose diagonal rests on fewer than `MIN_REACH` samples is excluded, as in a grid.
+        A kernel whose reach is below `MIN_REACH` samples is excluded, as in a grid.
         """
         values = np.array(SIMPLEMKL_GAMMAS if gammas is None else gammas, dtype=np.float64)
         if values.shape != (_N_GAUSSIANS,) or not np.all(np.isfinite(values) & (values > 0)):
@@ -171,7 +171,7 @@ class GenericFamily:
 class ActiveGeneric:
     """A few kernels on fixed rows: combined Grams for many weights, and forms for many duals.
 
-    Gaussian Grams are kept while they fit into a bound; polynomials need none.
+    Gaussian Gram matrices are kept while they fit into a bound; polynomials need none.
     """
 
     def __init__(self, family: GenericFamily, ids: Array, X: Array, kept_bytes: int = _KEPT_BYTES) -> None:

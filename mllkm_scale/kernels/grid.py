@@ -1,8 +1,8 @@
-"""The open set: the grid anchors x gammas, whose kernels are integers and are never all made.
+"""The open set: the grid anchors x gammas. Its kernels are integers, and are never all in memory.
 
-Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`. Beside the grid there may be a list
-of p kernels, each with an anchor and a scale of its own (learned ones): these have the ids 0 to p - 1, and those of the
-grid begin at p.
+Kernel `id` has the anchor `id // n_gammas` and the scale `gammas[id % n_gammas]`. The open set may also hold p listed
+kernels, each with its own anchor and scale (learned ones). These have the ids 0 to p - 1, and the ids of the grid begin
+at p.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["Family", "KernelGrid", "RowSource"]
 
 
 class RowSource(Protocol):
-    """Rows of a matrix that may lie on disk: by index, and chunk by chunk on a fixed grid.
+    """Rows of a matrix that may be on disk, read by index, or chunk by chunk on a fixed grid.
 
-    It can be pickled; `paths` are the files that the receiver must see then, none for rows in memory.
+    It can be pickled. `paths` are the files that the receiver must see; rows in memory have none.
     """
 
     @property
@@ -57,14 +57,14 @@ class Family:
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """All candidate kernels: a family over every anchor and every gamma, and a list of further ones.
+    """All candidate kernels: a family over every anchor and every gamma, and a list of further kernels.
 
     Parameters
     ----------
     scales : array (anchors, gammas)
         Factor of each kernel (its normalisation); 0 excludes the kernel from the open set.
     listed : LocallyLinearKernels, optional
-        Kernels of the same family with anchors and gammas of their own.
+        Kernels of the same family with their own anchors and gammas.
     """
 
     family: Family
@@ -78,12 +78,12 @@ class KernelGrid:
 
     @property
     def n_listed(self) -> int:
-        """Kernels of the list: those with the first ids."""
+        """Number of kernels of the list, which have the first ids."""
         return 0 if self.listed is None else len(self.listed)
 
     @property
     def n_open(self) -> int:
-        """How many kernels are candidates (not excluded)."""
+        """Number of candidate kernels (not excluded)."""
         return self.n_listed + int(np.count_nonzero(self.scales))
 
     @property

@@ -3,11 +3,11 @@
     global:          phi_m(x)   = h(|x - c_m|) (x - c_m),          and h(|x - c_m|) sqrt(b)
     component-wise:  phi_m(x)_l = h(|x_l - c_ml|) (x_l - c_ml),    and mean_l h(|x_l - c_ml|) sqrt(b)
 
-The last component is there when the local bias b is positive. Each kernel k_m(x, z) = <phi_m(x), phi_m(z)> is
+The last component exists if the local bias b is positive. Each kernel k_m(x, z) = <phi_m(x), phi_m(z)> is
 multiplied by its `scale` (the normalisation), so phi_m is multiplied by sqrt(scale).
 
-Sums over samples take their rows block by block, each once: they may be on disk (`Rows`). The kernels are divided into
-tasks whose bumps stay in the caches, and which threads may share.
+Sums over samples read each block of rows once, so the rows may be on disk (`Rows`). The kernels are divided into tasks
+whose bumps stay in the caches; threads may share the tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ALONE = Threads()
 
 
 def kernels_at_once(n_features: int, n_classes: int) -> int:
-    """Kernels that are evaluated at once: a function of the problem alone, which the bits then are, too."""
+    """Number of kernels evaluated at once. It depends on the problem alone, and so do the bits."""
     return max(_LEAST_KERNELS, _SUMS_BYTES // (8 * n_classes * (n_features + 1)))
 
 
@@ -82,7 +82,7 @@ class LocallyLinearKernels(ABC):
         """Sums over the samples of a_i phi_m(x_i) for each class, in the layout of the family."""
 
     def _add_up(self, sums: tuple[Array, ...], X: Rows, signed_duals: Array, width: int, threads: Threads) -> None:
-        """Add all rows to sums (K, s, ...), task by task; `width` numbers are made for a row and a kernel."""
+        """Add all rows to sums (K, s, ...), task by task; each row and kernel has `width` numbers."""
         step = max(1, TASK_BYTES // (8 * ROW_BLOCK * width))
         parts = [slice(start, start + step) for start in range(0, len(self), step)]
         tasks = [(self.take(part), tuple(values[:, part] for values in sums)) for part in parts]
@@ -99,13 +99,13 @@ class LocallyLinearKernels(ABC):
         """w_m = beta_m sum_i a_i phi_m(x_i) folded for inference: coef (K, s, d) and local_coef (K, s).
 
         `signed_duals` is a = alpha y, (n, K); `weights` is beta, (s,) or (K, s). The factors sqrt(scale) and
-        sqrt(b) of phi are in the coefficients already, so that `decide` needs the bumps alone.
+        sqrt(b) of phi are in the coefficients already, so `decide` needs the bumps only.
         """
 
     def responses(self, X: Array, support: Rows, signed_duals: Array, threads: Threads = _ALONE) -> Array:
         """<phi_m(x), v_m> with v_m = sum_i a_i phi_m(x_i) over the support, shape (K, rows of X, s).
 
-        It is the function that kernel m would add to the classifier: two kernels with parallel responses are doubles.
+        This is the function that kernel m would add to the classifier. Kernels with parallel responses are duplicates.
         """
         out = np.empty((signed_duals.shape[1], len(X), len(self)))
         for at in self._parts(signed_duals.shape[1]):
@@ -149,7 +149,7 @@ def _add_block(x: Array, signed_duals: Array, task: tuple[LocallyLinearKernels, 
 
 
 class GlobalKernels(LocallyLinearKernels):
-    """One bump per kernel; everything is made of the matrix of bumps H and products with it (F1, F2)."""
+    """One bump per kernel; everything is computed from the matrix of bumps H and products with it (F1, F2)."""
 
     def bumps(self, X: Array) -> Array:
         """H (n, s), the scale included: H_im = sqrt(scale_m) h(|x_i - c_m|; gamma_m)."""
@@ -214,7 +214,7 @@ class GlobalKernels(LocallyLinearKernels):
 
 
 class ComponentKernels(LocallyLinearKernels):
-    """One bump per kernel and component; everything is made of the explicit features."""
+    """One bump per kernel and component; everything is computed from the explicit features."""
 
     def features(self, X: Array) -> Array:
         phi = np.empty((len(X), len(self), self.n_features + 1))

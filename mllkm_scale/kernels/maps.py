@@ -23,14 +23,14 @@ MAPS: tuple[MapName, ...] = get_args(MapName)
 
 
 def check_map(name: str) -> MapName:
-    """The name, if it is one of the four maps."""
+    """Return the name if it is one of the four maps; otherwise raise a ParameterError."""
     if name not in MAPS:
         raise ParameterError(f"map={name!r} is not known: choose one of {', '.join(MAPS)}")
     return name
 
 
 def uses_plain_distance(name: MapName) -> bool:
-    """Whether h is a function of t (exponential, linear) and not of t^2 (gaussian, squared)."""
+    """Whether h is a function of t (exponential, linear) or of t^2 (gaussian, squared)."""
     return name in ("exponential", "linear")
 
 
@@ -50,7 +50,7 @@ def bumps(
     Parameters
     ----------
     out : array, optional
-        Where to write; may be `squared_distances` itself.
+        Array for the result; may be `squared_distances` itself.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Unit trace (F9): each kernel is divided by its mean diagonal over a sample of the training rows.
 
-A kernel that reaches almost no sample would be blown up by the division; it is excluded instead (scale 0). Reach is the
-effective number of samples in the diagonal, (sum u)^2 / sum u^2 with u_i = k_m(x_i, x_i). And since a kernel far from
-all samples may reach many of them equally little, sum u must be that of one sample at least where u is largest.
+The division would inflate a kernel that reaches almost no sample, so such a kernel is excluded (scale 0). Reach is the
+effective number of samples in the diagonal, (sum u)^2 / sum u^2 with u_i = k_m(x_i, x_i). A kernel far from all samples
+may reach many of them equally little, so sum u must also be at least that of one sample at the largest u.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MIN_REACH = 10.0
 _BLOCK_BYTES = 4 << 20
 _FAR, _DISTANCES = 10.0, 1001  # gamma t, or gamma t^2, up to which the largest diagonal is looked for, and where
 REFERENCE_ROWS = 4096
-"""At most so many training rows are the sample over which the mean diagonal is taken."""
+"""Largest number of training rows in the sample for the mean diagonal."""
 
 
 @dataclass(frozen=True)
 class Reference(PlainArrays):
-    """The sample over which the mean diagonal is taken."""
+    """The sample for the mean diagonal."""
 
     rows: Array
 
@@ -85,10 +85,10 @@ def _scales_of(kernels: LocallyLinearKernels, reference: Array, largest: float) 
 
 
 def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array) -> Array:
-    """1 / mean diagonal of kernels with anchors (s, d) and gammas (s,) of their own.
+    """1 / mean diagonal of kernels with their own anchors (s, d) and gammas (s,).
 
-    These are not excluded: where one reaches few samples, its mean diagonal counts as if it had its largest value on
-    `MIN_REACH` samples. One that reaches none has the scale 0.
+    These kernels are not excluded. If one reaches few samples, its mean diagonal is that of its largest value on
+    `MIN_REACH` samples. A kernel that reaches no sample has the scale 0.
     """
     width = reference.shape[1] + 1 if family.componentwise else 1
     step, n = max(1, _BLOCK_BYTES // (8 * len(reference) * width)), len(reference)
@@ -114,7 +114,7 @@ def largest_diagonal(family: Family, gamma: float) -> float:
 
 
 def trace_block_bytes(n_anchors: int, n_reference: int, n_features: int, componentwise: bool) -> int:
-    """Memory of a thread that takes the mean diagonals of a block of anchors, beside the reference rows."""
+    """Memory of a thread for the mean diagonals of a block of anchors, without the reference rows."""
     width = n_features + 1 if componentwise else 1
     block = 8 * n_reference * width * min(n_anchors, max(1, _BLOCK_BYTES // (8 * n_reference * width)))
     return 6 * block + 8 * n_reference
@@ -123,7 +123,7 @@ def trace_block_bytes(n_anchors: int, n_reference: int, n_features: int, compone
 def trace_scales(
     family: Family, anchors: RowSource, gammas: Array, reference: Array, executor: Executor | None = None
 ) -> Array:
-    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 where its reach is too small."""
+    """1 / mean diagonal of every kernel of the grid, (anchors, gammas); 0 if its reach is too small."""
     doers: Executor = executor or ThreadExecutor()
     width = reference.shape[1] + 1 if family.componentwise else 1
     height = max(1, _BLOCK_BYTES // (8 * len(reference) * width))

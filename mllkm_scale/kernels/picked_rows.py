@@ -1,4 +1,4 @@
-"""Some rows of a source that may lie on disk, of which only a run is in memory at a time."""
+"""Some rows of a source that may be on disk; only one run of them is in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PickedRows", "Rows", "pick"]
 
 
 class Rows(Protocol):
-    """Rows that are taken by slices or lists of places: an array, or rows that are read when they are taken."""
+    """Rows that are indexed by slices or lists of positions: an array, or rows that are read on demand."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, places: Any, /) -> Any: ...
@@ -22,7 +22,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class PickedRows:
-    """The rows of a source with these numbers; those that are taken are read."""
+    """The rows of a source with these numbers, read on demand."""
 
     source: RowSource
     numbers: Array
@@ -35,7 +35,7 @@ class PickedRows:
 
 
 def pick(source: RowSource, numbers: Array, most_bytes: float) -> Rows:
-    """These rows: in memory if they take no more than `most_bytes`, and otherwise read when they are taken."""
+    """These rows: in memory if they take at most `most_bytes`, otherwise read on demand."""
     rows = PickedRows(source, numbers)
     row_bytes = rows[:1].nbytes
     return rows[:] if len(rows) * row_bytes <= most_bytes else rows

@@ -3,9 +3,9 @@
     global:          f_k(x) = <[x, 1], sum_m h_m(x) [w_km, l_km - <c_m, w_km>]>
     component-wise:  f_k(x) = <phi(x), [w_k, l_k]>, phi the explicit features of all kernels
 
-The inner sum is one matrix product for all classes; what is left of a row is one inner product a class. For global
-kernels the columns of the products are filled up to a multiple of `EVEN`: BLAS sums what is left over in an order that
-may depend on where in the block a row stands, and then so would its bits.
+The inner sum is one matrix product for all classes; a row then needs one inner product per class. For global kernels,
+the columns of the products are padded to a multiple of `EVEN`: BLAS sums the remaining columns in an order that may
+depend on the position of a row in the block, and then the bits of the row would depend on it too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EVEN = 16
 
 
 def rows_at_once(n_classes: int, n_features: int) -> int:
-    """Rows of a block: a function of the machine's sizes alone, which the bits then are, too."""
+    """Number of rows of a block. It depends on the sizes of the machine alone, and so do the bits."""
     return min(max(_LEAST_ROWS, _SUMS_BYTES // (8 * n_classes * (n_features + 1))), _MOST_ROWS)
 
 
@@ -43,7 +43,7 @@ class Predictors(Protocol):
 
 @dataclass(frozen=True)
 class ComponentPredictors:
-    """Explicit features (rows, s, d + 1) of so many rows at a time, and the coefficients (K, s (d + 1))."""
+    """Explicit features (rows, s, d + 1) of some rows at a time, and the coefficients (K, s (d + 1))."""
 
     features: Callable[[Array], Array]
     folded: Array
@@ -61,7 +61,7 @@ class ComponentPredictors:
 class GlobalPredictors:
     """s predictors of K functions over d features, in one precision.
 
-    Rows and anchors are measured from `origin`, the mean of the anchors: single precision loses least there.
+    Rows and anchors are relative to `origin`, the mean of the anchors, where single precision loses least.
     """
 
     map: MapName
@@ -75,7 +75,7 @@ class GlobalPredictors:
     def of(
         cls, map: MapName, anchors: Array, gammas: Array, coef: Array, local_coef: Array, dtype: DTypeLike = np.float64
     ) -> GlobalPredictors:
-        """From anchors (s, d), gammas (s,), coef (K, s, d) and local_coef (K, s)."""
+        """Build from anchors (s, d), gammas (s,), coef (K, s, d) and local_coef (K, s)."""
         origin = anchors.mean(axis=0)
         (K, s, d), relative = coef.shape, anchors - origin
         flat = np.zeros((s, filled_up(K * (d + 1))), dtype)
@@ -91,7 +91,7 @@ class GlobalPredictors:
         return self.flat[:, : K * (d + 1)].reshape(s, K, d + 1)
 
     def decide(self, X: Array) -> Array:
-        """f (rows, K) in double precision, computed in that of the table."""
+        """f (rows, K) in double precision, computed in the precision of the table."""
         _, K, width = self.table.shape
         F = np.empty((len(X), K))
         height = rows_at_once(K, width - 1)
@@ -109,7 +109,7 @@ class GlobalPredictors:
         return Z
 
     def bumps(self, Z: Array) -> Array:
-        """h (rows, s) of rows as `relative` gives them."""
+        """h (rows, s) of rows from `relative`."""
         anchors, gammas = self._filled_up
         H = squared_distances(Z[:, :-1], anchors)
         return bumps(self.map, H, gammas, out=H)[:, : len(self.gammas)]
@@ -122,7 +122,7 @@ class GlobalPredictors:
 
 
 def filled_up(n_columns: int) -> int:
-    """Columns of a product with so many that are wanted.
+    """The number of columns of a product, padded to a multiple of `EVEN`.
 
     >>> filled_up(340), filled_up(352)
     (352, 352)

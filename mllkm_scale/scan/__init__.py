@@ -1,4 +1,4 @@
-"""Which kernels of the open set violate: the products of a block, and the scanner over all blocks."""
+"""The scan of the open set for violators: the products of a block, and the scanner over all blocks."""
 
 from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scan, Scanner, ScanResult

@@ -1,4 +1,4 @@
-"""The best kernels of a range of anchors, and how those of neighbouring ranges are put together."""
+"""The best kernels of a range of anchors, and the merging of neighbouring ranges."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Best"]
 class Best:
     """The best kernel of each of the best anchors, best first, and the largest q of all the others.
 
-    Of equal values the smaller id comes first. So what `joined` gives depends on the anchors, and not on the ranges
-    that they were cut into.
+    For equal values, the smaller id comes first. So the result of `joined` depends on the anchors, not on how they were
+    divided into ranges.
     """
 
     ids: Array
@@ -29,7 +29,7 @@ class Best:
 
     @classmethod
     def of(cls, q: Array, first_anchor: int) -> Best:
-        """Of the forms (anchors, gammas) of neighbouring anchors; q is used up."""
+        """Build from the forms q (anchors, gammas) of neighbouring anchors; q is overwritten."""
         rows, gamma = np.arange(len(q)), q.argmax(axis=1)
         values = q[rows, gamma]
         q[rows, gamma] = 0.0
@@ -38,7 +38,7 @@ class Best:
         return cls(ids[order], values[order], float(q.max(initial=0.0)))
 
     def joined(self, following: Best, count: int) -> Best:
-        """The `count` best of these anchors and of those that follow them."""
+        """Merge with the anchors that follow, and keep the `count` best."""
         ids = np.concatenate([self.ids, following.ids])
         values = np.concatenate([self.values, following.values])
         order = np.argsort(-values, kind="stable")

@@ -1,6 +1,6 @@
-"""Columns of a matrix in a file: rows come in runs, and of every run each column stands by itself.
+"""Columns of a matrix in a file: rows are written in runs, and each run stores its columns one after the other.
 
-So the matrix is written in one walk over its rows, and any column can be read without the others.
+So one pass over the rows writes the matrix, and any column can be read without the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ColumnFile", "write_columns"]
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """A matrix of `shape`; row i d + l of the file `runs` is column l of run i, the last run filled up with zeros."""
+    """A matrix of `shape`; row i d + l of the file `runs` is column l of run i, the last run is padded with zeros."""
 
     runs: RowFile
     shape: tuple[int, int]
@@ -45,7 +45,7 @@ class ColumnFile:
 
     @property
     def header(self) -> dict[str, Any]:
-        """All but the checksums, as JSON can hold it."""
+        """Everything except the checksums, in a form that JSON can hold."""
         return self.runs.header | {"columns_of": list(self.shape)}
 
     @classmethod

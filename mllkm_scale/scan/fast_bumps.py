@@ -1,12 +1,12 @@
-"""Distances and bumps of a block, in compiled loops that run on vector units.
+"""Distances and bumps of a block, in compiled loops that use vector units.
 
 e^x in single precision is 2^k 2^f with k the nearest integer to x / log 2 and |f| <= 1/2; 2^f by a polynomial of
 degree 6 that is off by 2e-9. The argument is rounded to 24 bits, as in any evaluation in single precision: results are
-off by 1e-7 (1 + |x|). What is below 2^-100 is zero: it does not count, and products with it would be denormal, which
-processors do slowly. It takes a fifth of the time of NumPy's.
+off by 1e-7 (1 + |x|). Values below 2^-100 are set to zero: they do not matter, and products with them would be
+denormal, which is slow. This takes a fifth of the time of NumPy's function.
 
-Where a gamma is twice or four times another, its bumps are squares or fourth powers of the other's, which takes a
-quarter of that time again: of the automatic gammas three of five. The error grows by the same factor.
+If a gamma is twice or four times another one, its bumps are squares or fourth powers of the other's, which takes a
+quarter of that time. This holds for three of the five automatic gammas. The error grows by the same factor.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _P4, _P5, _P6 = np.float32(9.61843737e-03), np.float32(1.33988750e-03), np.float
 
 
 def distances(map: MapName, X: Array, anchors: Array, squares: Array | None = None, out: Array | None = None) -> Array:
-    """What the map is a function of, (rows of X, anchors): t for `exponential` and `linear`, t^2 for the others.
+    """The argument of the map, (rows of X, anchors): t for `exponential` and `linear`, t^2 for the others.
 
-    As in `squared_distances`, what is within the rounding of |x|^2 + |c|^2 is zero. `squares` are |x|^2, if known.
+    As in `squared_distances`, values within the rounding of |x|^2 + |c|^2 are zero. `squares` are |x|^2, if known.
     """
     D: Array = np.matmul(X, anchors.T, out=out)
     left = np.einsum("ij,ij->i", X, X) if squares is None else squares
@@ -52,7 +52,7 @@ def distances(map: MapName, X: Array, anchors: Array, squares: Array | None = No
 def bumps_of_gammas(
     map: MapName, t: Array, gammas: Array, rows: Array | None = None, out: Array | None = None
 ) -> Array:
-    """h for all gammas, (rows, gammas, anchors), from what `distances` gave: of all its rows, or of some."""
+    """h for all gammas, (rows, gammas, anchors), from the result of `distances`, for all its rows or some."""
     rows = np.arange(len(t)) if rows is None else rows
     H = np.empty((len(rows), len(gammas), t.shape[1]), t.dtype) if out is None else out
     if not falls_exponentially(map):
@@ -67,7 +67,7 @@ def bumps_of_gammas(
 
 @lru_cache(maxsize=64)
 def _ways(gammas: bytes) -> tuple[Array, Array, Array, Array]:
-    """How bumps are made of each gamma: factors of t, the order, of which other's bumps (or -1), how often squared."""
+    """How to compute the bumps of each gamma: factors of t, order, source gamma (or -1), number of squarings."""
     values = np.frombuffer(gammas)
     order = np.argsort(values, kind="stable")
     sources, squarings = np.full(len(values), -1), np.zeros(len(values), int)

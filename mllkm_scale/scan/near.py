@@ -1,8 +1,8 @@
 """Sums over the rows within reach of an anchor, for the maps that vanish beyond a radius.
 
-A product takes all rows, also those whose bump is zero. Where few are not, the rows within reach of each anchor are
-listed, and V = sum_i h_i a_i [x_i, 1] is taken over the lists. At one anchor, a wider kernel reaches every row that a
-narrower one does: the lists are made for the widest gamma, and are narrowed from each gamma to the next.
+A matrix product covers all rows, including those whose bump is zero. If few bumps are nonzero, the rows within reach of
+each anchor are listed, and V = sum_i h_i a_i [x_i, 1] is summed over the lists. At one anchor, a wider kernel reaches
+every row that a narrower one reaches. So the lists are built for the widest gamma, and narrowed from gamma to gamma.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["add_near", "count_near", "near_share"]
 
 
 def near_share(n_features: int) -> float:
-    """Share of the bumps that are not zero up to which lists are faster than a product.
+    """Largest share of nonzero bumps for which lists are faster than a product.
 
-    It was measured, for one and ten classes and one and four gammas, as 0.02 to 0.09 with 10 features, 0.07 to 0.12
-    with 50 and 0.25 to 0.3 with 784 in single precision, and as somewhat more in double.
+    Measured for one and ten classes and one and four gammas: 0.02 to 0.09 with 10 features, 0.07 to 0.12 with 50 and
+    0.25 to 0.3 with 784 in single precision, and somewhat more in double precision.
     """
     return 0.3 * (n_features + 20) / (n_features + 150)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def count_near(t: Array, gammas: Array, most: int, counts: Array) -> int:
-    """How many of the gammas, widest first, have more than `most` bumps that are not zero.
+    """How many of the gammas, widest first, have more than `most` nonzero bumps.
 
-    For the others, `counts` (gammas, anchors) are the rows within reach of each anchor; t is as `distances` gives it.
+    For the others, `counts` (gammas, anchors) are the rows within reach of each anchor; t is a result of `distances`.
     """
     one = t.dtype.type(1.0)
     for g in range(len(gammas) - 1, -1, -1):
@@ -51,7 +51,7 @@ def add_near(
 ) -> None:
     """Add sum_i h_i a_ik [x_i, 1] to V (K, gammas, anchors, d + 1), for all gammas but the first `wide`.
 
-    `counts` are those of `count_near`; `rows` and `reach` are room for the lists: rows, and t of each.
+    `counts` come from `count_near`; `rows` and `reach` are buffers for the lists: rows, and the t of each.
     """
     one = t.dtype.type(1.0)
     ends = _list_near(t, gammas[wide], counts[wide], rows, reach)
@@ -89,7 +89,7 @@ def _list_near(t: Array, gamma: Any, counts: Array, rows: Array, reach: Array) -
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def _narrow(gamma: Any, start: int, end: int, rows: Array, reach: Array) -> int:
-    """Keep what this gamma reaches of a list; the new end."""
+    """Keep the rows of a list that this gamma reaches; return the new end."""
     one = reach.dtype.type(1.0)
     kept = start
     for e in range(start, end):
@@ -101,7 +101,7 @@ def _narrow(gamma: Any, start: int, end: int, rows: Array, reach: Array) -> int:
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def _add_rows(X: Array, rows: Array, masses: Array, v: Array) -> None:
-    """Add sum_e masses_e [x_e, 1] to v (d + 1,), four rows at a time: v is read and written once for them."""
+    """Add sum_e masses_e [x_e, 1] to v (d + 1,), four rows at a time, which read and write v only once."""
     d, n = X.shape[1], len(rows)
     v[d] += masses.sum()
     whole = n - n % 4

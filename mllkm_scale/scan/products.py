@@ -1,8 +1,8 @@
 """The scan of blocks of anchors: q_m for every gamma, summed over the classes.
 
-global (F1):     V = (H * a)^T X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product for each
-                 gamma and class; the distances are shared by all gammas and classes. Of the maps that vanish beyond
-                 a radius, kernels that reach few samples are summed over these alone
+global (F1):     V = (H * a)^T X - rowsum(H * a) * C,   q = |V|^2 + b rowsum^2;   no Gram matrix, one product per
+                 gamma and class; all gammas and classes share the distances. For maps that vanish beyond a radius,
+                 kernels that reach few samples are summed over these samples only
 component-wise:  one-dimensional sums (F4), from tables of the columns of the support
 """
 
@@ -30,7 +30,7 @@ def scan_block(family: Family, anchors: Array, gammas: Array, scales: Array, sup
 def scan_blocks(
     family: Family, blocks: Sequence[Array], gammas: Array, scales: Sequence[Array], support: Support
 ) -> list[Array]:
-    """The same for several blocks of anchors, in one walk over the support; each has the bits that it has alone."""
+    """The same for several blocks of anchors, in one pass over the support; the bits are those of separate scans."""
     blocks = [support.relative(anchors) for anchors in blocks]
     if family.componentwise:
         forms = support.component_sums(family.map, gammas).forms_of_blocks(blocks, family.local_bias)
@@ -59,7 +59,7 @@ def _global_forms(family: Family, blocks: list[Array], gammas: Array, support: S
 
 
 def _add_part(V: Array, family: Family, anchors: Array, gammas: Array, part: SupportPart, buffers: Buffers) -> None:
-    """Add sum_i h(|x_i - c|) a_i [x_i, 1] over the part, for every class and gamma; of bounded maps, widest first."""
+    """Add sum_i h(|x_i - c|) a_i [x_i, 1] over the part, for every class and gamma; for bounded maps, widest first."""
     X = part.X
     n, G, B = len(X), len(gammas), len(anchors)
     t = distances(family.map, X, anchors, part.squares, out=buffers.get("distances", (n, B), X.dtype))
@@ -77,10 +77,10 @@ def _add_part(V: Array, family: Family, anchors: Array, gammas: Array, part: Sup
 
 
 def _add_products(V: Array, map: MapName, t: Array, gammas: Array, part: SupportPart, buffers: Buffers) -> None:
-    """The same by a product for each class.
+    """The same by one product per class.
 
-    A class that has a dual for some rows alone has its own bumps made: that takes no longer than to copy them, and
-    they stay in the cache for its product.
+    If a class has duals for some rows only, its bumps are computed separately. This takes no longer than copying them,
+    and they stay in the cache for the product.
     """
     (n, B), G, width = t.shape, len(gammas), V.shape[-1]
     of_all: Array | None = None

@@ -1,6 +1,6 @@
 """Rows of a matrix in a file, written once and read in runs, each under a checksum.
 
-They are read and not mapped: pages of a map count as memory of the process for as long as the system likes.
+The rows are read, not mapped: mapped pages count as memory of the process until the system releases them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["RowFile", "new_file", "write_rows"]
 
 @dataclass(frozen=True)
 class RowFile:
-    """A matrix in runs of `run_rows` rows; any thread or process may read it."""
+    """A matrix in runs of `run_rows` rows, which any thread or process may read."""
 
     path: Path
     shape: tuple[int, int]
@@ -34,7 +34,7 @@ class RowFile:
     checksums: Array  # crc32 of each run
 
     def read(self, i: int, out: Array) -> Array:
-        """Run `i`, into an array of its shape."""
+        """Read run `i` into an array of its shape."""
         raw = _bytes_of(out)
         try:
             with self.path.open("rb", buffering=0) as file:
@@ -50,7 +50,7 @@ class RowFile:
 
     @property
     def header(self) -> dict[str, Any]:
-        """All but the checksums, as JSON can hold it."""
+        """Everything except the checksums, in a form that JSON can hold."""
         return {
             "path": str(self.path),
             "shape": list(self.shape),
@@ -69,7 +69,7 @@ def _bytes_of(rows: Array) -> memoryview:
 
 
 def new_file(folder: Path, stem: str) -> Path:
-    """An empty file of its own name; the folder is made if it is missing."""
+    """Create an empty file with a unique name, and its folder if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f"{stem}-", suffix=".rows", dir=folder.absolute())

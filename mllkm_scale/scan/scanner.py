@@ -1,7 +1,7 @@
-"""The scan of a grid of kernels by an executor: the best candidates, and a bound on q over all or a share of it.
+"""The scan of a grid of kernels by an executor: the best candidates, and a bound on q over all or a share of them.
 
-The bound over the whole open set is what the certificate needs (F5). In single precision the best candidates are
-evaluated again in double precision, and the bound on the rest is raised by more than the products can be off.
+The certificate needs the bound over the whole open set (F5). After a scan in single precision, the best candidates are
+evaluated again in double precision, and the bound on the others is raised by more than the error of the products.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SINGLE_PRECISION_MARGIN = 1e-4
 
 @dataclass(frozen=True)
 class ScanResult:
-    """Best kernel of each of the best anchors, best first, and a bound on q over all kernels that were scanned."""
+    """The best kernel of each of the best anchors, best first, and a bound on q over all scanned kernels."""
 
     ids: Array
     values: Array
@@ -62,11 +62,11 @@ ALL = Share()
 
 
 class Scanner:
-    """Scans the grid, or a share of it; the answer does not depend on who is in the executor.
+    """A scanner of the grid, or of a share of it; the result does not depend on the executor.
 
-    Support rows of more than `support_bytes`, or component-wise rows and tables of more, are put into a file of the
-    executor's folder, or else of `scratch_dir`, and are read from there; the bits are the same. Whoever scans, the best
-    candidates are evaluated again by `threads`.
+    Support rows (for component-wise kernels, rows and tables) of more than `support_bytes` go to a file in the
+    executor's folder, or else in `scratch_dir`, and are read from there, with the same bits. With any executor,
+    `threads` evaluate the best candidates again.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Scanner:
         self.scales = self.executor.share("scales", Scales(grid.scales))
 
     def start(self, gather: Gather, count: int, share: Share = ALL) -> Scan:
-        """Begin to look for the `count` best candidates; `gather` says for which support and duals."""
+        """Start a scan for the `count` best candidates; `gather` returns the support and the duals."""
         return Scan(self, gather, count, share)
 
     def support_of(self, X: Rows, signed_duals: Array) -> Support:
-        """Rows and duals as they are scanned."""
+        """The rows and duals in the form in which they are scanned."""
         family, d, K = self.grid.family, self.grid.anchors.n_features, signed_duals.shape[1]
         size_bytes = len(X) * d * self.dtype.itemsize
         if family.componentwise:
@@ -109,7 +109,7 @@ class Scanner:
 
 
 class Scan:
-    """A scan that was started. Dask workers are at it already; threads begin when the result is asked for."""
+    """A started scan. Dask workers begin at once; threads begin when the result is requested."""
 
     def __init__(self, scanner: Scanner, gather: Gather, count: int, share: Share) -> None:
         self.scanner, self.gather, self.count, self.share = scanner, gather, count, share
@@ -151,7 +151,7 @@ class Scan:
         return self._pass
 
     def result(self) -> ScanResult:
-        """Waits for it; asked for again, the same."""
+        """Wait for the result; later calls return the same result."""
         if self._result is None:
             self._result = self._finish()
         return self._result
@@ -182,7 +182,7 @@ class Scan:
         return ScanResult(ids, values, maximum, seconds, n_kernels, self.share.complete)
 
     def close(self) -> None:
-        """End it early; what was shared for it is dropped."""
+        """Stop the scan early, and release what was shared for it."""
         if self._pass is not None:
             self._pass.close()
         if self._support is not None:

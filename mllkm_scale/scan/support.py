@@ -1,7 +1,7 @@
-"""The support of a scan: rows and signed duals, and what is made of them for the anchors.
+"""The support of a scan: rows and signed duals, and the arrays computed from them for the anchors.
 
-The rows are in memory, or in a file if they are too many: by rows, which are read in runs, or by columns, which
-component-wise kernels read one by one.
+The rows are in memory, or in a file if there are too many. The file stores rows, which are read in runs, or columns,
+which component-wise kernels read one by one.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _making = threading.Lock()
 _WHOLE = 0.7  # share of the rows from which on a class takes all of them: zeros cost less than picking
 
 PART_ROWS = 2048
-"""Rows of a part, of which each of several classes takes some; half as many for one class, which takes all.
+"""Rows of a part for several classes, each of which uses some; half as many for one class, which uses all.
 
-So what is made of them for a product stays in the caches of a core.
+With this size, the operands of a product stay in the caches of a core.
 """
 
 
@@ -47,13 +47,13 @@ def part_rows(n_classes: int) -> int:
 
 
 class Buffers(threading.local):
-    """Arrays of a thread that are used again: memory that the system gives anew costs more than what is done in it."""
+    """Arrays that a thread reuses: new memory from the system costs more than the work done in it."""
 
     def __init__(self) -> None:
         self._flat: dict[str, Array] = {}
 
     def get(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """An array with whatever was in it before."""
+        """An array with arbitrary contents."""
         size = math.prod(shape)
         flat = self._flat.get(name)
         if flat is None or flat.size < size or flat.dtype != dtype:
@@ -62,9 +62,9 @@ class Buffers(threading.local):
 
 
 class SupportPart:
-    """Some rows of a support; `rows` are, for each class, those of them that have a dual, or None for all.
+    """Some rows of a support; for each class, `rows` are those with a nonzero dual, or None for all.
 
-    It belongs to the thread that has asked for it, until that one asks for the next.
+    It belongs to the thread that requested it, until that thread requests the next part.
     """
 
     def __init__(self, X: Array, signed_duals: Array, buffers: Buffers, keeps: bool) -> None:
@@ -74,7 +74,7 @@ class SupportPart:
         self._factors: dict[int, Array] = {}
 
     def factor(self, k: int) -> Array:
-        """Rows a_i [x_i, 1] of class k; kept for further blocks of anchors, or made where the last one was."""
+        """Rows a_i [x_i, 1] of class k; kept for further blocks of anchors, or written over the previous ones."""
         if not self._keeps:
             return self._factor(k, "factor")
         if k not in self._factors:
@@ -100,8 +100,8 @@ def _picked(a: Array) -> Array | None:
 class Support:
     """The samples with a nonzero dual in some class: rows (n_sv, d) less `origin`, and a = alpha y (n_sv, K).
 
-    The forms depend on differences of rows alone. Measured from the mean of the support, the rows are as short as
-    they can be, and single precision loses least.
+    The forms depend on differences of rows only. Relative to the mean of the support, the rows are as short as
+    possible, and single precision loses least.
     """
 
     rows: Array | RowFile | ColumnFile
@@ -118,7 +118,7 @@ class Support:
         *,
         by_column: bool = False,
     ) -> Support:
-        """Rows in memory, or in `file`, there perhaps by column; X is read in runs, and need not be in memory."""
+        """Build the support, with rows in memory or in `file`, there possibly by column; X may be on disk."""
         n, height = len(X), part_rows(signed_duals.shape[1])
         runs = [slice(start, start + height) for start in range(0, n, height)]
         total = sum((X[run].sum(axis=0, dtype=np.float64) for run in runs), np.zeros(X[:0].shape[1]))
@@ -158,15 +158,15 @@ class Support:
 
     @property
     def file(self) -> Path | None:
-        """That of the rows, if they are in one."""
+        """The file of the rows, if they are in one."""
         return None if isinstance(self.rows, np.ndarray) else self.rows.path
 
     def relative(self, anchors: Array) -> Array:
-        """Anchors as seen from the origin, in the precision of the rows."""
+        """Anchors relative to the origin, in the precision of the rows."""
         return np.ascontiguousarray(anchors - self.origin, self.rows.dtype)
 
     def parts(self, keep: bool = False) -> Iterator[SupportPart]:
-        """Runs of rows, one after the other; if they are for several blocks of anchors, each keeps its factors."""
+        """Iterate over runs of rows; if they serve several blocks of anchors, each run keeps its factors."""
         rows, buffers, height = self.rows, self.buffers, part_rows(self.n_classes)
         for i, start in enumerate(range(0, len(self), height)):
             duals = self.signed_duals[start : start + height]
@@ -178,7 +178,7 @@ class Support:
 
     @property
     def buffers(self) -> Buffers:
-        """Room for the blocks that this thread scans."""
+        """Buffers for the blocks that this thread scans."""
         return self._buffers
 
     @cached_property
@@ -186,9 +186,9 @@ class Support:
         return Buffers()
 
     def component_sums(self, map: MapName, gammas: Array) -> ComponentSums:
-        """The tables for component-wise kernels of this map; all threads of a process get the same ones.
+        """The tables for component-wise kernels of this map; all threads of a process share them.
 
-        Of columns in a file they are made in each walk over them, which keeps one at a time.
+        For columns in a file, each pass over the columns computes them, and keeps one at a time.
         """
         from mllkm_scale.scan.component.sums import ComponentSums, make_columns
 
@@ -208,7 +208,7 @@ class Support:
         return {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """A archive file, in which rows that are in a file are named by it."""
+        """Write an archive file, which names the file of the rows if they are in one."""
         arrays = {"signed_duals": self.signed_duals, "origin": self.origin}
         header: dict[str, Any] = {}
         if isinstance(self.rows, np.ndarray):
@@ -229,5 +229,5 @@ class Support:
         return cls(rows, arrays["signed_duals"], arrays["origin"])
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arrays alone: what was made of them is made again where they arrive."""
+        """The arrays only: the receiver recomputes everything else."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}

@@ -50,7 +50,7 @@ _CLASS_FLOPS = 200  # and of what another class adds to it
 
 
 def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: bool = False) -> int:
-    """Anchors per block: a function of the problem alone, so that the bits do not depend on the machine."""
+    """Anchors per block. It depends on the problem alone, so the bits do not depend on the machine."""
     if componentwise:
         return COMPONENT_HEIGHT
     height = SUMS_BYTES // (4 * n_gammas * n_classes * (n_features + 1))
@@ -58,7 +58,7 @@ def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: 
 
 
 def blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
-    """Blocks of global kernels that walk over the support together: their sums, and a part times the duals, fit."""
+    """Blocks of global kernels that share a pass over the support: their sums, and a part times the duals, must fit."""
     a_sum = 4 * (n_features + 1) * n_classes
     room = SUMS_BYTES - PART_ROWS * a_sum
     height = block_height(n_features, n_classes, n_gammas)
@@ -66,7 +66,7 @@ def blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
 
 
 def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4) -> int:
-    """Memory of a thread that scans: sums of its blocks, distances, bumps and lists of one, and rows times duals."""
+    """Memory of a scanning thread: sums of its blocks, distances, bumps and lists of one, and rows times duals."""
     height, width = block_height(n_features, n_classes, n_gammas), n_features + 1
     at_once = blocks_at_once(n_features, n_classes, n_gammas)
     sums = (at_once * n_classes + 2) * n_gammas * height * width
@@ -79,32 +79,32 @@ def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 
 
 
 def scan_dtype(tol: float, componentwise: bool) -> np.dtype[Any]:
-    """The precision of a scan for this tolerance; tighter ones are certified in double precision throughout."""
+    """The precision of a scan for this tolerance; tight tolerances use double precision throughout."""
     # One-dimensional sums are made in double precision in any case: single saves nothing there.
     return np.dtype(np.float32 if tol >= _SINGLE_PRECISION_TOL and not componentwise else np.float64)
 
 
 def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) -> int:
-    """Likewise for component-wise kernels, beside the tables that all threads share: anchors, and sums of bumps."""
+    """Likewise for component-wise kernels, without the tables that all threads share: anchors, and sums of bumps."""
     return COMPONENT_HEIGHT * 8 * (4 * n_features + n_gammas * (n_classes + 6))
 
 
 def component_blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
-    """Blocks for which the tables of columns in a file are made: many, so that evaluating them costs more."""
+    """Blocks per construction of the tables of columns in a file: many, so that evaluation costs more than this."""
     return max(1, COMPONENT_UNIT_BYTES // component_block_bytes(n_features, n_classes, n_gammas))
 
 
 def component_walk_bytes(
     n_anchors: int, n_support: int, n_features: int, n_classes: int, map: MapName, n_gammas: int
 ) -> int:
-    """Memory of a thread that walks over columns in a file: its blocks, a column as read and sorted, and its tables."""
+    """Memory of a thread that passes over columns in a file: its blocks, a column as read and sorted, its tables."""
     blocks = min(component_blocks_at_once(n_features, n_classes, n_gammas), -(-n_anchors // COMPONENT_HEIGHT))
     column = n_support * (1 + n_classes) * 48 + component_bytes(n_support, 1, n_classes, map, n_gammas)
     return blocks * component_block_bytes(n_features, n_classes, n_gammas) + column
 
 
 def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n_duals: int) -> float:
-    """Multiply-adds for an anchor with all its gammas; `n_duals` counts the nonzero duals of all classes."""
+    """Multiply-adds of an anchor with all its gammas; `n_duals` counts the nonzero duals of all classes."""
     if family.componentwise:
         return n_gammas * n_features * (_SUM_FLOPS + _CLASS_FLOPS * n_duals / max(1, n_support))
     return float(n_support * n_features + n_gammas * (_BUMP_FLOPS * n_support + n_duals * (n_features + 3)))
@@ -113,7 +113,7 @@ def scan_flops(family: Family, n_gammas: int, n_features: int, n_support: int, n
 def blocks_of_unit(
     n_blocks: int, n_features: int, n_classes: int, n_gammas: int, *, from_file: bool, componentwise: bool
 ) -> int:
-    """Of a support in a file, as many blocks as may be share a reading; otherwise some less, if there are few."""
+    """Blocks per unit: many that share a reading if the support is in a file, otherwise fewer, if there are few."""
     if componentwise:
         return component_blocks_at_once(n_features, n_classes, n_gammas) if from_file else 1
     most = blocks_at_once(n_features, n_classes, n_gammas)
@@ -129,7 +129,7 @@ class Scales(PlainArrays):
 
 @dataclass(frozen=True)
 class ScanWork:
-    """The `count` best kernels of blocks of anchors; the `at_once` blocks of a unit share a walk over the support."""
+    """The `count` best kernels of blocks of anchors; the `at_once` blocks of a unit share a pass over the support."""
 
     family: Family
     anchors: RowSource
@@ -159,7 +159,7 @@ class ScanWork:
         return best
 
     def __len__(self) -> int:
-        """Units."""
+        """Number of units."""
         return -(-len(self.blocks) // self.at_once)
 
     def _blocks_of(self, units: range) -> range:

@@ -1,4 +1,4 @@
-"""alpha: the SVM of one class for given weights, on a dense Gram, on tiles, and on explicit features."""
+"""The SVM of one class for given weights: on a dense Gram matrix, on tiles, and on explicit features."""
 
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.newton import newton_finish

@@ -1,4 +1,4 @@
-"""The SVM of one class on explicit features: no Gram at all, O(s d) a coordinate step (F11)."""
+"""The SVM of one class on explicit features: no Gram matrix, O(s d) per coordinate step (F11)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SINGLE_PRECISION_TOL = 2e-4  # relative gaps down to this one are reached in si
 
 
 class FeatureSVM:
-    """SDCA on explicit features: O(s d) a step, and memory for the bumps alone (global kernels)."""
+    """SDCA on explicit features: O(s d) per step, and memory for the bumps only (global kernels)."""
 
     def __init__(
         self, kernels: LocallyLinearKernels, X: Array, signs: Array, C: float, key: tuple[int, ...] = (0,)

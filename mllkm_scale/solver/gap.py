@@ -1,4 +1,4 @@
-"""How far an SVM without bias term is from its optimum."""
+"""The relative duality gap of an SVM without bias term."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ With A the bumps times the roots of the weights, B_im = A_im (<x_i, c_m> - h_m) 
     f(x_i) = <x_i, sum_m A_im v_m> - sum_m B_im r_m + sum_m A_im (h_m r_m - g_m),
     v_m = sum_j a_j A_jm x_j,    r_m = sum_j a_j A_jm,    g_m = <c_m, v_m> = sum_j a_j B_jm + h_m r_m,
 
-so that a block of samples takes three products with the sums and the anchors. Within the block SDCA goes from sample to
-sample on their small Gram: the steps are those of an epoch that visits the samples one by one in the same order.
+so a block of samples takes three products with the sums and the anchors. Within the block, SDCA visits the samples on
+their small Gram matrix. The steps equal those of an epoch that visits the samples one by one in the same order.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LocalBlocks:
             self._add((duals - before) * signs, A, B, Z)
 
     def margins(self) -> Array:
-        """y f(x) of all samples, from sums that are made anew: rounding does not pile up over the epochs."""
+        """y f(x) of all samples, from recomputed sums, so rounding does not accumulate over the epochs."""
         self._sum_up()
         parts = [(self._A[rows], self._Z[rows]) for rows in _slices(len(self._Z))]
         return self._signs * np.concatenate([self._outputs(A, self._weighted_products(A, Z), Z) for A, Z in parts])
@@ -83,7 +83,7 @@ class LocalBlocks:
         self._g += a @ B + self._half * more[:, -1]
 
     def _sum_up(self) -> None:
-        """The sums of all samples, anew."""
+        """Recompute the sums of all samples."""
         self._sums = np.zeros((self._A.shape[1], self._Z.shape[1]), self._A.dtype)  # v_m and r_m
         self._g = np.zeros(self._A.shape[1], self._A.dtype)
         mass = self.duals * self._signs
@@ -98,7 +98,7 @@ def _slices(n: int) -> list[slice]:
 
 @numba.njit(cache=True, nogil=True)
 def _visit(gram: Array, outputs: Array, signs: Array, C: float, duals: Array) -> None:
-    """SDCA from sample to sample of a block; outputs are those of the block alone."""
+    """SDCA over the samples of a block; `outputs` belong to the block only."""
     for i in range(len(duals)):
         new, _ = step(outputs[i], signs[i], duals[i], gram[i, i], C)
         change = (new - duals[i]) * signs[i]

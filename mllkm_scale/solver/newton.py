@@ -1,8 +1,8 @@
-"""The second-order finish of one SVM: a primal-dual interior point on its dual, a box-constrained quadratic programme.
+"""The second-order finish of one SVM: a primal-dual interior point method on its dual, a box-constrained QP.
 
     min over 0 <= a <= C:   1/2 a'Q a - 1'a
 
-SDCA gets near fast and then crawls where Q is ill-conditioned; a Cholesky factor a step ends that.
+SDCA approaches the optimum fast, but becomes slow if Q is ill-conditioned. One Cholesky factor per step avoids this.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
 
 
 def _snapped(duals: Array, margins: Array, C: float) -> Array:
-    """The bounds themselves where a dual is within rounding of the one that its margin calls for."""
+    """Set duals that are within rounding of a bound to this bound, if their margins agree."""
     duals = np.where((duals < _SNAP * C) & (margins > 1.0), 0.0, duals)
     return np.where((duals > (1.0 - _SNAP) * C) & (margins < 1.0), C, duals)
 

@@ -1,9 +1,9 @@
-"""SDCA for one SVM without bias term (the paper's Algorithm 1): one epoch, in the three forms that it can take.
+"""SDCA for one SVM without bias term (the paper's Algorithm 1): one epoch, on each form of the problem.
 
     max over 0 <= alpha <= C:   sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_ij
 
 Each epoch visits the samples in a given order, skips those that cannot move (the early bail-out), and returns the
-largest violation |g| it met among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
+largest violation |g| among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def step(output: float, sign: float, dual: float, diagonal: float, C: float) -> 
 
 @numba.njit(cache=True, nogil=True)
 def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, outputs: Array) -> float:
-    """One epoch on a dense Gram; `duals` and `outputs` (yhat) are changed in place."""
+    """One epoch on a dense Gram matrix; `duals` and `outputs` (yhat) are changed in place."""
     worst = 0.0
     for i in order:
         new, violation = step(outputs[i], signs[i], duals[i], gram[i, i], C)
@@ -51,7 +51,7 @@ def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, 
 def sdca_epoch_features(
     features: Array, diagonal: Array, signs: Array, C: float, order: Array, duals: Array, w: Array
 ) -> float:
-    """One epoch on explicit features (n, p), the weights of the kernels included; w = sum_i alpha_i y_i phi_i."""
+    """One epoch on explicit features (n, p) that include the kernel weights; w = sum_i alpha_i y_i phi_i."""
     worst = 0.0
     for i in order:
         output = 0.0

@@ -1,11 +1,11 @@
 """The SVM of one class for given kernel weights: three forms of the same problem, one interface (F11).
 
-    DenseSVM     the combined Gram in memory
-    TiledSVM     tiles of the combined Gram from the bounded store
-    FeatureSVM   explicit features, no Gram at all
+    DenseSVM     the combined Gram matrix in memory
+    TiledSVM     tiles of the combined Gram matrix from the bounded store
+    FeatureSVM   explicit features, no Gram matrix
 
-Each solves  max over 0 <= alpha <= C: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, warm-started, and says
-y f(x) of its samples.
+Each solves  max over 0 <= alpha <= C: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, with a warm start, and
+returns y f(x) of its samples.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SVMSolution:
 
 @dataclass(frozen=True)
 class EpochLimits:
-    """When an SVM is solved: at a relative gap, after so many epochs at most, and so many at least."""
+    """The stopping rule of an SVM: a relative gap, a largest and a smallest number of epochs."""
 
     tol: float
     most: int = 1000
@@ -63,9 +63,9 @@ def run_epochs(
     limits: EpochLimits,
     key: tuple[int, ...],
 ) -> SVMSolution:
-    """Epochs until the gap is small enough; the gap is evaluated every few of them, over all samples.
+    """Run epochs until the gap is small enough; the gap is evaluated every few epochs, over all samples.
 
-    Between two evaluations samples at a bound rest whose margin is far on the right side of it (shrinking).
+    Between two evaluations, samples at a bound whose margin is far on the right side of it are skipped (shrinking).
     """
     done = 0
     while True:
@@ -81,7 +81,7 @@ def run_epochs(
 
 
 class DenseSVM:
-    """SDCA on the combined Gram of all samples, in memory; what it has not finished in time, Newton's method does."""
+    """SDCA on the combined Gram matrix of all samples, in memory; Newton's method finishes what SDCA does not."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""The SVM of one class on tiles of its combined Gram, which come from the bounded store (F2, F11).
+"""The SVM of one class on tiles of its combined Gram matrix, from the bounded store (F2, F11).
 
-An epoch walks over the row blocks: SDCA on the diagonal tile, then one product with each tile beside it to bring the
-outputs of the other blocks up to date. The direction of the walk alternates, and the store keeps what came first.
+An epoch passes over the row blocks: SDCA on the diagonal tile, then one product with each other tile of the row to
+update the outputs of the other blocks. The direction of the pass alternates, and the store keeps the first tiles.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TILE_ROWS = 1024  # 8 MB tiles
 
 
 class TiledSVM:
-    """SDCA on tiles; `name` tells the tiles of this problem from those of another in the same store.
+    """SDCA on tiles; `name` distinguishes the tiles of this problem from those of others in the same store.
 
-    The tiles of the last weights stay in the store until others are asked for, or `close`.
+    The tiles of the last weights stay in the store until other weights are solved for, or until `close`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TiledSVM:
         return self._store.get(TileKey(self._generation, i, j), make)
 
     def _spread(self, weights: Array, i: int, mass: Array, outputs: Array) -> None:
-        """outputs += K[:, block i] mass, tile by tile; only the lower triangle of tiles is ever made."""
+        """outputs += K[:, block i] mass, tile by tile; only the lower triangle of tiles is computed."""
         if not mass.any():
             return
         for j, block in enumerate(self._blocks):

@@ -14,7 +14,7 @@ from mllkm_scale.errors import ParameterError
 __all__ = ["choose"]
 
 
-@click.command(short_help="Take the best model of a path within limits.")
+@click.command(short_help="Choose the best model of a path within limits.")
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 @below_option
 @click.option("--out", type=click.Path(path_type=Path), metavar="MODEL", help="Copy the model to this file.")
@@ -22,7 +22,7 @@ __all__ = ["choose"]
 @json_option
 @debug_option
 def choose(path: Path, below: tuple[str, ...], out: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Take a model of PATH, a folder that `mllkm path` wrote: the best one within --below, or the knee.
+    """Choose a model of PATH, a folder that `mllkm path` wrote: the best one within --below, or the knee.
 
     \b
     Examples:

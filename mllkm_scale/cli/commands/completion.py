@@ -16,7 +16,7 @@ VARIABLE = "_MLLKM_COMPLETE"
 @debug_option
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script with which SHELL completes commands, options, their choices, and file names.
+    """Print the script that completes commands, options, their choices, and file names in SHELL.
 
     Nothing is installed: put the line below where your shell reads it when it starts.
 

@@ -13,14 +13,14 @@ from mllkm_scale.cli.tables import Table, plain_table, tell
 __all__ = ["config"]
 
 
-@click.command(short_help="Show the defaults in force, and where they are from.")
+@click.command(short_help="Show the defaults in force, and where they come from.")
 @json_option
 @debug_option
 def config(as_json: bool) -> None:
-    """Show the defaults that are in force, and where each of them is from.
+    """Show the defaults in force, and where each of them comes from.
 
     They are keys below "mllkm" in a YAML file of ~/.config/dask, or environment variables such as
-    DASK_MLLKM__MEMORY_BUDGET, which win over the file. Options win over both.
+    DASK_MLLKM__MEMORY_BUDGET, which override the file. Options override both.
 
     \b
     Examples:

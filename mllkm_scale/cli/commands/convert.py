@@ -21,7 +21,7 @@ LAST = "last"
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; by default from its name.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; default: by its name.")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
 @click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
 @click.option(
@@ -35,7 +35,7 @@ LAST = "last"
 @click.option(
     "--header/--no-header",
     default=None,
-    help="CSV and TSV: whether the first line holds names; detected by default.",
+    help="CSV and TSV: whether the first line has names (default: detected).",
 )
 @click.option(
     "--categories",
@@ -53,7 +53,7 @@ LAST = "last"
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Put this share of the rows of each class, drawn at random, into X_test and y_test.",
+    help="Move a random share of the rows of each class to X_test and y_test.",
 )
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of --hold-out.  [default: 0]")
 @overwrite_option

@@ -24,7 +24,7 @@ SEED = 0
     default=Path("demo-run"),
     show_default=True,
     metavar="DIR",
-    help="Folder to work in; what an earlier demo left there is replaced.",
+    help="Working folder; the files of an earlier demo are replaced.",
 )
 @debug_option
 @click.pass_context

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@click.command(short_help="Look for what would slow or stop a training.")
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="Time the reading of this data, too.")
+@click.command(short_help="Find what would slow or stop a training.")
+@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="Also time the reading of this file.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to reach, such as tcp://host:8786.")
 @click.option(
     "--scheduler-file",
@@ -37,9 +37,9 @@ __all__ = ["doctor"]
 def doctor(
     context: click.Context, data: Path | None, scheduler: str | None, scheduler_file: Path | None, as_json: bool
 ) -> None:
-    """Look at cores, memory, BLAS, disks, packages, configuration and the cluster, and say what to do.
+    """Check cores, memory, BLAS, disks, packages, configuration and the cluster, and say what to do.
 
-    Takes a few seconds and leaves nothing behind. The exit code is 0 if there is no problem; warnings are none.
+    Takes a few seconds and leaves nothing behind. The exit code is 0 if there is no problem; a warning is no problem.
 
     \b
     Examples:

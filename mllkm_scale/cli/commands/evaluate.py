@@ -24,7 +24,7 @@ MISTAKES = 10
 LABEL = 60  # characters of a label that are shown
 
 
-@click.command(short_help="Measure a model on labelled data.")
+@click.command(short_help="Test a model on labelled data.")
 @wants_model
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")

@@ -21,23 +21,23 @@ SUFFIXES = {".onnx": "onnx", ".h": "c", ".npz": "npz"}
 ONLY_FOR = {"prefix": "c", "precision": "onnx"}
 
 
-@click.command(short_help="Take a model elsewhere: ONNX, a C header, or plain arrays.")
+@click.command(short_help="Export a model as ONNX, a C header, or plain arrays.")
 @wants_model
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File to write.")
-@click.option("--to", "target", type=click.Choice(list(SUFFIXES.values())), help="Format; by default from the name.")
+@click.option("--to", "target", type=click.Choice(list(SUFFIXES.values())), help="Format; default: by the name.")
 @click.option(
     "--form",
     type=click.Choice(FORMS),
     default="auto",
     show_default=True,
-    help="Component-wise models. auto: tables where they can be made; tables: or an error; direct: kernel by kernel.",
+    help="Component-wise models. auto: tables if possible; tables: tables or an error; direct: kernel by kernel.",
 )
-@click.option("--deviation", type=float, metavar="NUMBER", help="How far tables may be off.  [default: 1e-6]")
-@click.option("--prefix", metavar="NAME", help="C: what all names begin with.  [default: mllkm]")
+@click.option("--deviation", type=float, metavar="NUMBER", help="Largest error of tables.  [default: 1e-6]")
+@click.option("--prefix", metavar="NAME", help="C: prefix of all names.  [default: mllkm]")
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS),
-    help="ONNX: mixed is float32 in and out and double inside, single and double are all one.  [default: mixed]",
+    help="ONNX: mixed has float32 in and out, double inside; single and double have one type.  [default: mixed]",
 )
 @overwrite_option
 @debug_option

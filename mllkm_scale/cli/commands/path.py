@@ -32,19 +32,19 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="PATH", help="Folder of the path.")
 @click.option("--Cs", "Cs", metavar="C,C,...", callback=_numbers, help="Values of C of the models.")
 @click.option(
-    "--kernel-counts", metavar="N,N,...", callback=_numbers, help="Most kernels of the models, instead of --Cs."
+    "--kernel-counts", metavar="N,N,...", callback=_numbers, help="Largest numbers of kernels, instead of --Cs."
 )
 @click.option(
     "--validation",
     metavar="FILE|SHARE",
     default="0.2",
     show_default=True,
-    help="Rows that errors are measured on: an HDF5 file or zarr group, or a share of the rows of DATA.",
+    help="Rows to measure errors on: an HDF5 file or zarr group, or a share of the rows of DATA.",
 )
 @below_option
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
-@click.option("--resume", is_flag=True, help="Go on with the path in PATH.")
+@click.option("--resume", is_flag=True, help="Continue the path in PATH.")
 @overwrite_option
 @image_shape_option
 @page_option
@@ -71,14 +71,14 @@ def path(
     progress: str,
     **options: Any,
 ) -> None:
-    """Train models of several sizes on DATA, each begun where the one before has ended.
+    """Train models of several sizes on DATA, each from the one before it.
 
-    Along C (seven values around the automatic one by default), or along the number of kernels: then each model begins
-    with the heaviest kernels of the one before, and exchanges some of them for better ones. The error of every model is
-    measured on validation rows, and what a row costs on this machine. PATH/report.html draws one against the other and
-    names the knee, at which accuracy begins to be dear; every model is in a run folder of its own, such as PATH/C=1. If
-    DATA holds X_test and y_test, the model that is chosen is evaluated on them: the best one within --below, or the
-    knee.
+    The models differ in C (by default seven values around the automatic one), or in the number of kernels. In the
+    second case each model starts with the heaviest kernels of the previous one, and exchanges some of them for better
+    ones. The error of every model is measured on validation rows, and the cost of a row on this machine.
+    PATH/report.html plots one against the other, and names the knee, beyond which accuracy becomes expensive. Every
+    model has its own run folder, such as PATH/C=1. If DATA holds X_test and y_test, the chosen model is evaluated on
+    them: the best one within --below, or the knee.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@click.command(short_help="Say what a training would hold in memory.")
+@click.command(short_help="Print what a training would hold in memory.")
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
@@ -29,9 +29,9 @@ __all__ = ["plan"]
 @debug_option
 @click.pass_context
 def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, **options: Any) -> None:
-    """Say what a training on DATA would hold in memory, and which form of the inner problem it would take.
+    """Print what a training on DATA would hold in memory, and which form of the inner problem it would use.
 
-    Nothing is trained. A budget that cannot work is refused with the least one that can.
+    Nothing is trained. If the budget is too small, the error names the least one that works.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     metavar="PRED",
     help="File to write: .h5, .csv or .tsv; - for CSV on standard output.",
 )
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; by default from its name.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; default: by its name.")
 @click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
 @click.option(
     "--label-column",
@@ -50,11 +50,11 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
 @click.option(
     "--header/--no-header",
     default=None,
-    help="CSV and TSV: whether the first line holds names; detected by default.",
+    help="CSV and TSV: whether the first line has names (default: detected).",
 )
-@click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
-@click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
-@click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, and use no tables.")
+@click.option("--by-position", is_flag=True, help="Ignore the names of columns, and take columns by position.")
+@click.option("--scores", is_flag=True, help="Also write the decision values of every class.")
+@click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, without tables.")
 @overwrite_option
 @jobs_option
 @cluster_options

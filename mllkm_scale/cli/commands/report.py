@@ -13,10 +13,10 @@ __all__ = ["image_shape_option", "page_option", "report"]
 image_shape_option = click.option(
     "--image-shape",
     metavar="HxW",
-    help="Rows are images of this height and width, such as 28x28 or 32x32x3: the report shows anchors as such.",
+    help="Rows are images of this height and width, such as 28x28 or 32x32x3: the report shows anchors as images.",
 )
 page_option = click.option(
-    "--report/--no-report", default=None, help="Write RUN/report.html in the end (default: as configured, yes)."
+    "--report/--no-report", default=None, help="Write RUN/report.html at the end (default: as configured, yes)."
 )
 
 
@@ -32,11 +32,11 @@ page_option = click.option(
 @debug_option
 @click.pass_context
 def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, image_shape: str | None) -> None:
-    """Write one HTML file on the training or stream in the folder RUN, or on several of them side by side.
+    """Write one HTML file on the training or stream in the folder RUN, or on several runs side by side.
 
-    A report needs nothing but the run folder, which may be that of a training that was interrupted or is under way,
-    and opens in any browser without a network. Every training ends with one; this makes it again. Of the folder of a
-    path it is error against cost.
+    A report needs only the run folder, also of a training that was interrupted or is still running. It opens in any
+    browser without a network. Every training ends with a report; this command writes it again. The report of a path
+    shows error against cost.
 
     \b
     Examples:

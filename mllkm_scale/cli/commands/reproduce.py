@@ -32,14 +32,14 @@ def out_option(default: str) -> Callable[[Command], Command]:
         default=Path("reproduced") / default,
         show_default=True,
         metavar="DIR",
-        help="Folder for the results; what an interrupted run has left there is taken up.",
+        help="Folder for the results; an interrupted run in it is continued.",
     )
 
 
 @click.group(cls=CommandGroup, short_help="Repeat the paper's experiments.")
 @debug_option
 def reproduce() -> None:
-    """Repeat the paper's table and figures, and what its reviewers asked for.
+    """Repeat the paper's table and figures, and the comparisons that its reviewers asked for.
 
     Data are taken from the folder MLLKM_DATA, or fetched as `mllkm fetch` does.
 
@@ -53,7 +53,7 @@ def reproduce() -> None:
 
 @reproduce.command(short_help="Accuracy, time and size on four UCI sets.")
 @out_option("table2")
-@click.option("--quick", is_flag=True, help=f"{QUICK_SPLITS} splits of {QUICK[0]}, to see that it works.")
+@click.option("--quick", is_flag=True, help=f"{QUICK_SPLITS} splits of {QUICK[0]}, as a quick test.")
 @click.option(
     "--data",
     multiple=True,
@@ -65,7 +65,7 @@ def reproduce() -> None:
 @click.option(
     "--linear", is_flag=True, help="Linear local predictors, as in the paper, instead of affine ones (local_bias=0)."
 )
-@click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Processes.  [default: one a core]")
+@click.option("--jobs", type=click.IntRange(1), default=None, metavar="N", help="Processes.  [default: one per core]")
 @debug_option
 def table2(
     out: Path, quick: bool, data: tuple[str, ...], splits: int, first_seed: int, linear: bool, jobs: int | None
@@ -75,7 +75,7 @@ def table2(
     MLLKM in all eight families, SAG, LLSVM, LaSVM, SimpleMKL and SequentialMKL: accuracy, inference time, kernels and
     support vectors beside the paper's figures, with paired tests over the splits and ranks over the data sets. Writes
     table2.md, table2.csv, table2-splits.csv, table2.tex and a picture of the ranks. All splits take about a quarter of
-    an hour on two cores; a record is kept of each, so that an interrupted run goes on where it was.
+    an hour on two cores. An interrupted run continues where it was.
 
     \b
     Examples:
@@ -121,7 +121,7 @@ def figure2(out: Path) -> None:
     _draw(draw_figure2, out, "figure2")
 
 
-@reproduce.command(short_help="The comparisons that were asked for.")
+@reproduce.command(short_help="The comparisons that the reviewers asked for.")
 @out_option("reviewers")
 @click.option(
     "--only",
@@ -129,7 +129,7 @@ def figure2(out: Path) -> None:
     type=click.Choice(REVIEWERS),
     help="One of the comparisons; may be given several times.  [default: all]",
 )
-@click.option("--quick", is_flag=True, help="Small and few: to see that it works.")
+@click.option("--quick", is_flag=True, help="Small and few comparisons, as a quick test.")
 @debug_option
 def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
     """What the paper's reviewers asked for, on letter, USPS, MNIST, Covertype and ijcnn1 where these can be had.
@@ -141,8 +141,8 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
     memory   peak memory against the number of samples
     gammas   which gammas are chosen, and what a finer grid would bring
 
-    Writes a JSON file, a table in Markdown and a picture of each. Records are kept as they are made, so that an
-    interrupted run goes on where it was. All of them take about an hour on two cores.
+    Writes a JSON file, a table in Markdown and a picture of each. An interrupted run continues where it was. All
+    comparisons take about an hour on two cores.
     """
     from mllkm_scale.reproduce.reviewers.page import run
 

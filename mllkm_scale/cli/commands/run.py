@@ -25,8 +25,8 @@ __all__ = ["run"]
 @click.argument("job_file", metavar="JOB.toml", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Check the job and its data, and print the plan; nothing is written.")
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint; begin if there is none yet.")
-@click.option("--overwrite", is_flag=True, help="Replace the training that the run folder holds.")
-@click.option("--progress", type=click.Choice(PROGRESS_MODES), help="As in mllkm train; wins over the job file.")
+@click.option("--overwrite", is_flag=True, help="Replace the training in the run folder.")
+@click.option("--progress", type=click.Choice(PROGRESS_MODES), help="As in mllkm train; overrides the job file.")
 @cluster_options
 @report_option
 @debug_option
@@ -44,9 +44,9 @@ def run(
 ) -> None:
     """Run the training that JOB.toml describes: data, parameters, memory budget, cluster and run folder.
 
-    Paths in the file are relative to its folder. A cluster that the options name wins over that of the file;
-    --workers 0 runs without. With --resume the same command begins a training and, after an interruption or a
-    requeue, goes on with it, which is what batch systems need.
+    Paths in the file are relative to its folder. A cluster in the options overrides that of the file; --workers 0
+    runs without one. With --resume, the same command begins a training and continues it after an interruption or a
+    requeue, as batch systems need.
 
     \b
     Examples:

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["stream"]
 
 
-@click.command(short_help="Learn from samples as they come.")
+@click.command(short_help="Learn from samples as they arrive.")
 @click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the stream.")
 @click.option(
     "--format",
     type=click.Choice(["hdf5", "zarr", "csv", "tsv", "jsonl"]),
-    help="Format of DATA, where its name does not say; standard input is csv unless said otherwise.",
+    help="Format of DATA, if its name does not tell; standard input is csv by default.",
 )
-@click.option("--classes", metavar="A,B,...", help="All labels that can come. Text: those of the warm-up by default.")
+@click.option("--classes", metavar="A,B,...", help="All possible labels. Text: by default those of the warm-up.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the labels.")
 @click.option(
@@ -55,11 +55,11 @@ __all__ = ["stream"]
     type=click.Choice(["error", "skip"]),
     default="error",
     show_default=True,
-    help="Text: what a line that cannot be read does.",
+    help="Text: what to do with a line that cannot be read.",
 )
 @image_shape_option
 @page_option
-@click.option("--resume", is_flag=True, help="Go on with the stream of RUN after the samples that it has learned.")
+@click.option("--resume", is_flag=True, help="Continue the stream of RUN after the samples that it has learned.")
 @click.option("--overwrite", is_flag=True, help="Replace what RUN holds.")
 @click.option(
     "--checkpoint-every",
@@ -68,7 +68,7 @@ __all__ = ["stream"]
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often the state, and the model as it is, are saved.",
+    help="How often the state and the current model are saved.",
 )
 @progress_option
 @cluster_options
@@ -100,11 +100,11 @@ def stream(
 ) -> None:
     """Learn from the samples of DATA in their order: HDF5, zarr, CSV, JSON lines, or - for standard input.
 
-    Every sample is predicted before it is learned; the share of errors is the prequential error, and RUN/stream.jsonl
-    records it. RUN/model.mllkm is the model as of the last checkpoint, and at the end the last one. What is kept stays
-    within --memory. Ctrl-C or SIGTERM ends the stream with a checkpoint, and --resume goes on from there to the same
-    result, or goes on with a longer DATA. If DATA holds X_test and y_test too, the model is evaluated on them at the
-    end. RUN/report.html shows all of it with pictures.
+    Every sample is predicted before it is learned. The share of errors is the prequential error, which
+    RUN/stream.jsonl records. RUN/model.mllkm is the model of the last checkpoint, and at the end the final one. The
+    samples and kernels that are kept stay within --memory. Ctrl-C or SIGTERM stops the stream with a checkpoint, and
+    --resume continues from there to the same result, also with a longer DATA. If DATA holds X_test and y_test too,
+    the model is evaluated on them at the end. RUN/report.html shows the stream with pictures.
 
     \b
     Examples:

@@ -26,13 +26,13 @@ __all__ = ["train"]
     "--test",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Labelled rows to measure the model on in the end, an HDF5 file or zarr group with the same data sets"
+    help="Labelled rows to test the model on at the end, an HDF5 file or zarr group with the same data sets"
     " (default: X_test and y_test of DATA, if it has them).",
 )
 @image_shape_option
 @page_option
 @click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
-@click.option("--overwrite", is_flag=True, help="Replace the training that RUN holds.")
+@click.option("--overwrite", is_flag=True, help="Replace the training in RUN.")
 @progress_option
 @cluster_options
 @report_option
@@ -57,11 +57,10 @@ def train(
 ) -> None:
     """Train on the data sets X and y of DATA, an HDF5 file or zarr group; the model is RUN/model.mllkm.
 
-    Training ends when the duality gap over all candidate kernels is proved to be at most --tol; its memory
-    stays within --memory. Ctrl-C or SIGTERM ends it at the next safe point, and --resume goes on from there
-    to the same result. In the end the model is measured on the test rows, if there are any, and
-    RUN/report.html shows all of it with pictures. With a dask cluster the workers do a part of the work; the
-    result is the same.
+    Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
+    --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same
+    result. At the end the model is tested on the test rows, if there are any, and RUN/report.html shows the
+    training with pictures. The workers of a dask cluster can do a part of the work; the result is the same.
 
     \b
     Examples:

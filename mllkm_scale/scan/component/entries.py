@@ -1,4 +1,4 @@
-"""A column of the support as the one-dimensional sums take it: its nonzero duals, sorted by the coordinate."""
+"""A column of the support in the form for one-dimensional sums: its nonzero duals, sorted by the coordinate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Entries"]
 
 @dataclass(frozen=True)
 class Entries:
-    """One entry for each nonzero dual: x_i, its class and a_ik. A sample with duals in two classes is there twice."""
+    """One entry for each nonzero dual: x_i, its class and a_ik. A sample with duals in two classes has two entries."""
 
     points: Array
     classes: Array
@@ -26,7 +26,7 @@ class Entries:
 
     @classmethod
     def of(cls, columns: Iterable[Array], signed_duals: Array) -> Iterator[Entries]:
-        """The entries of every column, one after the other."""
+        """Iterate over the entries of the columns."""
         rows, classes = np.nonzero(signed_duals)
         duals = signed_duals[rows, classes].astype(np.float64)
         classes = classes.astype(np.uint32)  # numba checks no sign of an unsigned index
@@ -40,5 +40,5 @@ class Entries:
         return len(self.points)
 
     def run_bits(self, map: MapName, n_gammas: int) -> int:
-        """2^run_bits entries are a run of the tables of this map."""
+        """A run of the tables of this map has 2^run_bits entries."""
         return run_bits(map, self.n_samples, len(self), self.n_classes, n_gammas)

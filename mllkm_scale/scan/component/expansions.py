@@ -1,6 +1,6 @@
-"""The loops of the map `gaussian`: expansions in boxes are filled from the entries, and evaluated at anchors.
+"""The loops of the map `gaussian`: expansions in boxes are filled from the entries, and evaluated at the anchors.
 
-What is computed is said in `component_gaussian`.
+The module `gaussian` explains what is computed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fill_moments(
     width: float,
     moments: Array,
 ) -> None:
-    """Moments (sources, K, 2, p) of the boxes with entries: of a_i (x_i - x*) and of a_i; they are zero before."""
+    """Moments (sources, K, 2, p) of the boxes with entries: of a_i (x_i - x*) and of a_i; they must be zero before."""
     n_terms = moments.shape[3]
     T = np.empty(n_terms)
     for s in range(len(sources)):

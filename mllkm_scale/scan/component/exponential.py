@@ -2,16 +2,16 @@
 
     h(t) = e^(-gamma |t|),   psi(t) = t h(t)
 
-The column is cut into runs of 2^run_bits entries; x* is the first point of a run. Over all entries before the run
+The column is divided into runs of 2^run_bits entries; x* is the first point of a run. Over all entries before the run
 
     left_0 = sum_i a_i e^(-gamma (x* - x_i)),   left_1 = sum_i a_i (x* - x_i) e^(-gamma (x* - x_i))
 
-and right_0, right_1 likewise over the run and all entries after it. Seen from a place that lies further away by s,
+and right_0, right_1 likewise over the run and all entries after it. Seen from a position that is further away by s,
 
     sum_0 becomes e^(-gamma s) sum_0,   sum_1 becomes e^(-gamma s) (sum_1 + s sum_0)
 
 which leads from one first point to the next, and from there to an anchor. Every factor is at most one, and each term
-of a sum is as exact as e^(-gamma t) itself. The entries of the run that the anchor falls into are added one by one.
+of a sum is as exact as e^(-gamma t) itself. The entries of the run that contains the anchor are added one by one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _add_run(
     side: int,
     sums: Array,
 ) -> None:
-    """Add a run, all of it on one side of x, to the sums (4, K) of that side."""
+    """Add a run that lies on one side of x to the sums (4, K) of that side."""
     for i in range(run << run_bits, min((run + 1) << run_bits, len(points))):
         distance, k = abs(points[i] - x), classes[i]
         mass = duals[i] * math.exp(-gamma * distance)
@@ -84,7 +84,7 @@ def _add_seen_from(sums: Array, side: int, gamma: float, distance: float, seen: 
 
 @numba.njit(cache=True, nogil=True)
 def fill_sides(points: Array, classes: Array, duals: Array, run_bits: int, gammas: Array, sides: Array) -> None:
-    """The sums (gammas, runs, 4, K) at the first point of every run; they are zero before."""
+    """Fill the sums (gammas, runs, 4, K) at the first point of every run; they must be zero before."""
     n_runs = sides.shape[1]
     for g in range(len(gammas)):
         gamma = gammas[g]
@@ -101,7 +101,7 @@ def fill_sides(points: Array, classes: Array, duals: Array, run_bits: int, gamma
 
 @numba.njit(cache=True, nogil=True)
 def _run_of(points: Array, run_bits: int, n_runs: int, c: float) -> int:
-    """The last run whose first point is not right of c; -1 if there is none."""
+    """The last run whose first point is at most c; -1 if there is none."""
     start, stop = 0, n_runs
     while start < stop:
         middle = (start + stop) >> 1

@@ -2,21 +2,21 @@
 
     h(t) = e^(-gamma t^2),   psi(t) = t h(t)
 
-The line is cut into boxes of a width w of about gamma^(-1/2); w has 8 binary digits, so that the borders j w are exact.
+The line is divided into boxes of a width w of about gamma^(-1/2); w has 8 binary digits, so the borders j w are exact.
 With the position s of x in its box and u of c in its own, both from -1 to 1, and Chebyshev polynomials T,
 
     h(x - c) = sum_pq  M_pq T_p(s) T_q(u),   p, q < N_TERMS,   M a function of (box of x) - (box of c)
 
 Interpolation in u or s is off by at most 2.2 sqrt(2^N / N!) 4^-N = 3e-14 with N = N_TERMS = 16 (Cramér's inequality for
 the derivatives of h), and by 1e-13 in both. The moments W_p = sum_i a_i T_p(s_i) of the entries of a box give the
-expansion sum_p M_pq W_p of what they add to another box; boxes more than REACH apart add less than 1e-20 |a_i|. The
-same products, applied to a_i (x_i - x*) with x* amid the entries, give psi, also where a column is narrow against w:
+expansion sum_p M_pq W_p of their contribution to another box; boxes more than REACH apart add less than 1e-20 |a_i|.
+The same products, applied to a_i (x_i - x*) with x* amid the entries, give psi, even if a column is narrow against w:
 
     sum_i a_i psi(x_i - c) = sum_i a_i (x_i - x*) h(x_i - c) - (c - x*) sum_i a_i h(x_i - c)
 
 So sums of h are off by less than 1e-12 sum |a_i|, and sums of psi by less than 1e-12 w sum |a_i|, over the entries
-within reach. Boxes that see few entries have no expansion; anchors in them add the entries in reach one by one. So it
-is for boxes beyond the MOST_BOXES that see most entries: memory and the time of making are bounded for any column.
+within reach. Boxes that see few entries have no expansion; anchors in them add the entries in reach one by one. At
+most MOST_BOXES boxes, those that see most entries, have an expansion, which bounds memory and time for any column.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Boxes:
     """The boxes of a column that have an expansion: ids, ascending; x*; and coefficients (boxes, q, 2 K).
 
     The coefficients are those of sum_i a_i (x_i - x*) h(x_i - c) and of sum_i a_i h(x_i - c). Which boxes have them
-    depends on the entries, and never on the anchors.
+    depends on the entries, not on the anchors.
     """
 
     ids: Array
@@ -98,7 +98,7 @@ def _expanded(box_of: Array, sources: Array) -> Array:
 
 
 def _nearest(sources: Array, ids: Array) -> Array:
-    """For each id the position of the nearest source."""
+    """For each id, the position of the nearest source."""
     after = np.searchsorted(sources, ids)
     before = np.maximum(after - 1, 0)
     after = np.minimum(after, len(sources) - 1)

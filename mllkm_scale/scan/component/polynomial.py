@@ -9,13 +9,13 @@ With the moments m_p = sum_i a_i (x_i - x*)^p of the entries of a window, D = x*
     sum_i a_i h(x_i - c)   = m_0 (1 + b D - e D^2) + m_1 (b - 2 e D) - m_2 e
     sum_i a_i psi(x_i - c) = m_0 (D + b D^2 - e D^3) + m_1 (1 + 2 b D - 3 e D^2) + m_2 (b - 3 e D) - m_3 e
 
-The sorted column is cut into runs of 2^run_bits entries. Level j of the table joins the runs in groups of 2^(j+1) and
-holds, for each run of a group, the moments of all entries between that run, with it, and the middle x* of the group.
-Any two runs lie on both sides of the middle of just one group, so two rows of the table add up to the moments of all
-runs from the one to the other. Nothing is subtracted, every entry that is added lies in the window, and so does x*:
-the error is a few units in the last place of sum |a_i| R over the window, however far the rest of the column reaches.
-The table serves every gamma. Entries of runs that the window cuts, or the anchor if the map has a kink there, are added
-one by one.
+The sorted column is divided into runs of 2^run_bits entries. Level j of the table joins the runs in groups of 2^(j+1).
+For each run of a group, it holds the moments of all entries from that run, inclusive, to the middle x* of the group.
+Any two runs lie on both sides of the middle of exactly one group, so two rows of the table add up to the moments of all
+runs from one to the other. Nothing is subtracted, and every added entry lies in the window, and so does x*. So the
+error is a few units in the last place of sum |a_i| R over the window, however far the rest of the column reaches. The
+table serves every gamma. If the window cuts a run, or the anchor does and the map has a kink there, the entries of the
+run are added one by one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _add_run(
 
 @numba.njit(cache=True, nogil=True)
 def fill_moments(points: Array, classes: Array, duals: Array, run_bits: int, moments: Array) -> None:
-    """The table (levels, runs, K, powers) of a sorted column; it is zero before."""
+    """Fill the table (levels, runs, K, powers) of a sorted column; it must be zero before."""
     n_runs = moments.shape[1]
     for level in range(moments.shape[0]):
         half = 1 << level
@@ -91,7 +91,7 @@ def fill_moments(points: Array, classes: Array, duals: Array, run_bits: int, mom
 
 @numba.njit(cache=True, nogil=True)
 def _advance(points: Array, start: int, c: float, t: float) -> int:
-    """The first entry from `start` on with x - c >= t, a difference that is exact to its own last place."""
+    """The first entry from `start` on with x - c >= t; the difference is exact to its last place."""
     n = len(points)
     near = min(n, start + 8)
     while start < near:

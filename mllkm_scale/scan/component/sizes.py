@@ -1,7 +1,7 @@
-"""Sizes of the tables from which component-wise kernels are scanned, and how much memory they take.
+"""Sizes and memory of the tables for the scan of component-wise kernels.
 
-Runs are what the sorted column of the support is cut into for the maps `linear`, `squared` and `exponential`; boxes are
-what the line is cut into for `gaussian`. An entry is a nonzero dual.
+For the maps `linear`, `squared` and `exponential`, the sorted column of the support is divided into runs. For
+`gaussian`, the line is divided into boxes. An entry is a nonzero dual.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _ENTRY_BYTES = 8 + 8 + 4  # coordinate, dual, class
 
 
 def n_levels(n_runs: int) -> int:
-    """Levels of a table of moments."""
+    """Number of levels of a table of moments."""
     return max(0, n_runs - 1).bit_length()
 
 
 def n_powers(map: MapName) -> int:
-    """Powers in a table of moments."""
+    """Number of powers in a table of moments."""
     return 3 if map == "linear" else 4
 
 
 def table_bytes(map: MapName, n_runs: int, n_classes: int, n_gammas: int) -> int:
-    """The table of a column that is cut into so many runs."""
+    """Size of the table of a column with this number of runs."""
     if map == "exponential":
         return n_gammas * n_runs * 4 * n_classes * 8
     return n_levels(n_runs) * n_runs * n_powers(map) * n_classes * 8
 
 
 def run_bits(map: MapName, n_samples: int, n_entries: int, n_classes: int, n_gammas: int) -> int:
-    """2^run_bits entries are a run.
+    """A run has 2^run_bits entries.
 
-    Tables hold all classes for each run. Where samples have entries in several classes runs are longer, so that a
-    table grows with the samples, and not with samples x classes; and they are long enough for COLUMN_BYTES.
+    Tables hold all classes for each run. If samples have entries in several classes, runs are longer, so a table
+    grows with the samples, not with samples x classes. Runs are also long enough for COLUMN_BYTES.
     """
     bits = _RUN_BITS[map] + max(0, (n_entries // max(1, n_samples)).bit_length() - 1)
     while n_entries >> bits and table_bytes(map, -(-n_entries >> bits), n_classes, n_gammas) > COLUMN_BYTES:
@@ -62,9 +62,9 @@ def run_bits(map: MapName, n_samples: int, n_entries: int, n_classes: int, n_gam
 
 
 def component_bytes(n_support: int, n_features: int, n_classes: int, map: MapName, n_gammas: int = 5) -> int:
-    """What the tables of a support take at most: if each of its samples has a dual in every class.
+    """Largest size of the tables of a support: each of its samples has a dual in every class.
 
-    Every process that scans has them once, for all of its threads.
+    Every scanning process has them once, for all its threads.
 
     Examples
     --------

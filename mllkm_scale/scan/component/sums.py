@@ -1,11 +1,11 @@
-"""The scan of component-wise kernels by one-dimensional sums (F4): every anchor costs O(log n_sv) a component.
+"""The scan of component-wise kernels by one-dimensional sums (F4): every anchor costs O(log n_sv) per component.
 
     v_mkl = sum_i a_ik psi(x_il - c_l),   r_mk = mean_l sum_i a_ik h(x_il - c_l),   psi(t) = t h(t)
     q_m   = sum_k ( sum_l v_mkl^2 + b r_mk^2 )
 
-Each sum is a function of the anchor's own coordinate, the column of the support and gamma. Tables are made of the
-columns in double precision, and answer for any anchors; how anchors are put into blocks does not touch a bit. They are
-made once and kept, or, if the support is in a file, made of one column after the other in each walk.
+Each sum is a function of the anchor's own coordinate, the column of the support and gamma. The tables of
+the columns are in double precision, and serve any anchors; the division of anchors into blocks does not change a bit.
+The tables are built once and kept. If the support is in a file, each pass builds them for one column after the other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Column(Protocol):
     def add(self, anchors: Array, order: Array, q: Array, r: Array) -> None:
         """Add |v_l|^2 of the anchors to q (gammas, anchors), and their sums of bumps to r (gammas, anchors, K).
 
-        `anchors` are their coordinates in this column, and `order` sorts them.
+        `anchors` are the coordinates in this column, and `order` sorts them.
         """
 
 
 @dataclass(frozen=True)
 class ComponentSums:
-    """The tables of all columns of a support, for one map and some gammas. Threads may share those that are kept."""
+    """The tables of all columns of a support, for one map and some gammas. Threads may share kept tables."""
 
     columns: Iterable[Column]
     n_gammas: int
@@ -46,7 +46,7 @@ class ComponentSums:
 
     @classmethod
     def of(cls, map: MapName, X: Array, signed_duals: Array, gammas: Array) -> ComponentSums:
-        """Tables for support rows X (n_sv, d) with a = alpha y (n_sv, K), which are kept."""
+        """Build and keep the tables for support rows X (n_sv, d) with a = alpha y (n_sv, K)."""
         return cls(tuple(make_columns(map, X.T, signed_duals, gammas)), len(gammas), signed_duals.shape[1])
 
     def forms(self, anchors: Array, local_bias: float) -> Array:
@@ -54,7 +54,7 @@ class ComponentSums:
         return self.forms_of_blocks([anchors], local_bias)[0]
 
     def forms_of_blocks(self, blocks: Sequence[Array], local_bias: float) -> list[Array]:
-        """The same for several blocks of anchors, in one walk over the columns."""
+        """The same for several blocks of anchors, in one pass over the columns."""
         forms = [np.zeros((self.n_gammas, len(anchors))) for anchors in blocks]
         bumps = [np.zeros((self.n_gammas, len(anchors), self.n_classes)) for anchors in blocks]
         for l, column in enumerate(self.columns):
@@ -70,7 +70,7 @@ class ComponentSums:
 
 
 def make_columns(map: MapName, columns: Iterable[Array], signed_duals: Array, gammas: Array) -> Iterator[Column]:
-    """The tables of columns (n_sv,) of a support, one after the other."""
+    """Iterate over the tables of columns (n_sv,) of a support."""
     gammas = np.array(gammas, dtype=np.float64)
     shapes = tuple(BoxShape.of(gamma) for gamma in gammas) if map == "gaussian" else ()
     for entries in Entries.of(columns, signed_duals):
