@@ -12,8 +12,7 @@ from mllkm_scale.path.folder import PATH, read_path
 from mllkm_scale.path.picture import path_picture
 from mllkm_scale.path.points import PathPoint
 from mllkm_scale.path.table import HEADINGS, table_rows
-from mllkm_scale.report.picture import embedded
-from mllkm_scale.report.rendering import render, write_page
+from mllkm_scale.report.picture import embedded, render, write_page
 from mllkm_scale.run.folder import REPORT
 
 __all__ = ["PICTURE", "is_path", "write_path_page"]

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from mllkm_scale.cli import cli
 from mllkm_scale.cli.commands.reproduce import REVIEWERS
-from mllkm_scale.reproduce.reviewers.gaussian_mkl import GaussianFamily, GaussianMKLClassifier
+from mllkm_scale.reproduce.reviewers.maps import GaussianFamily, GaussianMKLClassifier
 from mllkm_scale.reproduce.reviewers.page import COMPARISONS
 from mllkm_scale.reproduce.reviewers.tasks import TASKS
 

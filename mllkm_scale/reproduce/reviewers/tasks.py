@@ -15,8 +15,8 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.catalogue import load
+from mllkm_scale.reproduce.measure import Split
 from mllkm_scale.reproduce.reviewers.comparison import Tell
-from mllkm_scale.reproduce.splits import Split
 
 __all__ = ["TASKS", "Machine", "Task"]
 
