@@ -19,7 +19,7 @@ from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
 from mllkm_scale.run.training import Training, TrainResult
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ def dask_executor(
     client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
 ) -> AbstractContextManager[Executor]:
     """The workers of a client as the executor of a training, or of several in turn."""
-    from mllkm_scale.cluster.dask_executor import dask_executor as enlist
+    from mllkm_scale.cluster.executor import dask_executor as open_executor
 
-    return enlist(
+    return open_executor(
         client,
         run_dir,
         None if params.scratch_dir is None else Path(params.scratch_dir),

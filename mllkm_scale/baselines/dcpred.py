@@ -39,8 +39,6 @@ from mllkm_scale.kernels.distances import row_blocks, squared_distances
 __all__ = ["DCPredClassifier", "Expansion", "fitted_expansion", "weighted_centres"]
 
 RIDGE = 1e-9  # against the rounding of kernels that are nearly dependent, not against the training samples
-
-
 RANK = 1e-12  # least eigenvalue, relative to the largest, that counts in the span of the landmarks
 
 
@@ -105,8 +103,6 @@ def fitted_expansion(
 
 
 SAMPLE = 20_000  # random rows that the clusters are found on
-
-
 LANDMARK_WEIGHTS = ("duals", "uniform")
 
 

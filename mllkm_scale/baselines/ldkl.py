@@ -91,11 +91,7 @@ def slopes_in_place(forest: Forest, projected: Array, signs: Array, sigma: float
 
 
 STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
-
-
 LARGEST_BATCH = 256  # by default: an epoch of larger ones costs as much, and takes fewer steps
-
-
 DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square
 
 

@@ -31,8 +31,6 @@ from mllkm_scale.errors import ParameterError
 __all__ = ["CODINGS", "LLSVMClassifier", "automatic_bandwidth", "coordinates", "nearest_anchors"]
 
 CODINGS = ("inverse_distance", "kernel_codebook")
-
-
 ROWS = 2048  # of a block: its inner products with the anchors stay in the cache
 
 

@@ -87,8 +87,6 @@ def nearest_distance(X: Array) -> float:
 
 
 Parts = Sequence[tuple[Array, Array]]
-
-
 """Of each kind of kernel: its Gram (n, n), and which kernels (columns of the gates) are of that kind."""
 
 
@@ -209,12 +207,12 @@ class LMKLClassifier(Baseline):
         starts = rng.normal(size=(signs.shape[1], self.n_starts, len(self.kernels), X.shape[1] + 1)) / spread
         self._keep(X, [self._best(X, parts, y, mine) for y, mine in zip(signs.T, starts, strict=True)])
 
-    def _best(self, X: Array, parts: Parts, signs: Array, starts: Array) -> Machine:
+    def _best(self, X: Array, parts: Parts, signs: Array, starts: Array) -> LocalizedMachine:
         """Of the machines of all starts the one of the lowest J."""
         machines = [descend(X, parts, signs, start, self.C, self.n_steps, self.tol) for start in starts]
         return min(machines, key=lambda machine: float(machine.objectives[-1]))
 
-    def _keep(self, X: Array, machines: list[Machine]) -> None:
+    def _keep(self, X: Array, machines: list[LocalizedMachine]) -> None:
         """What prediction needs: w of the linear kernels, support vectors and their weights for the others."""
         self.gating_ = np.stack([machine.gating for machine in machines])
         self.intercept_ = np.array([machine.bias for machine in machines])
@@ -254,7 +252,7 @@ class LMKLClassifier(Baseline):
 
 
 @dataclass(frozen=True)
-class Machine:
+class LocalizedMachine:
     """What the descent ends with: gating (P, d + 1), signed duals (n,), bias, and J after each step."""
 
     gating: Array
@@ -263,7 +261,9 @@ class Machine:
     objectives: Array
 
 
-def descend(X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_steps: int, tol: float) -> Machine:
+def descend(
+    X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_steps: int, tol: float
+) -> LocalizedMachine:
     """Gradient steps on the gating (P, d + 1), each with a backtracking line search on J."""
     shares = gates(X, gating)
     value, duals, bias = solve_svm(localized_gram(parts, shares), signs, C)
@@ -290,7 +290,7 @@ def descend(X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_ste
         decrease, value = value - reached, reached
         if decrease < tol * value:
             break
-    return Machine(gating, duals, bias, np.array(objectives))
+    return LocalizedMachine(gating, duals, bias, np.array(objectives))
 
 
 def solve_svm(gram: Array, signs: Array, C: float) -> tuple[float, Array, float]:

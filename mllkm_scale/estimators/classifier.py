@@ -20,7 +20,7 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
-from mllkm_scale.online.look import ONLINE
+from mllkm_scale.online.model import ONLINE
 from mllkm_scale.online.params import OnlineParams
 from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.params import changed, defaults, resolve

@@ -1,18 +1,22 @@
-"""A model as one C header: float32 tables and a few functions, for devices without an operating system."""
+"""A model as one C header: float32 tables and a few functions, for devices without an operating system.
+
+Numbers are written so that they read back as the same bits, and strings may hold any label.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.c_code import functions
-from mllkm_scale.export.c_text import c_comment, c_string, c_table
 from mllkm_scale.export.forms import FormName, find_tables
 from mllkm_scale.export.layout import Layout, TableLayout, machine_layout, table_layout
 from mllkm_scale.export.single import require_single, single_tables
@@ -21,7 +25,47 @@ from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 
-__all__ = ["export_c"]
+__all__ = ["c_comment", "c_float", "c_string", "c_table", "export_c"]
+
+_A_LINE = 6  # numbers
+
+
+def c_float(value: float) -> str:
+    """A float constant that reads back as the same bits, of a number that single precision holds.
+
+    >>> c_float(float(np.float32(0.1))), c_float(2.0), c_float(2.0**-100)
+    ('0.100000001f', '2.0f', '7.88860905e-31f')
+    """
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def c_table(name: str, values: NDArray[Any]) -> str:
+    """A constant table, all axes one after another; C knows no table without entries, so that there is always one."""
+    kind = {"f": "float", "u": "unsigned short", "i": "long"}[values.dtype.kind]
+    word = c_float if kind == "float" else str
+    flat = values.ravel() if values.size else np.zeros(1, values.dtype)
+    lines = [", ".join(map(word, flat[start : start + _A_LINE].tolist())) for start in range(0, len(flat), _A_LINE)]
+    body = ",\n    ".join(lines)
+    return f"static const {kind} {name}[{len(flat)}] = {{\n    {body}\n}};\n"
+
+
+def c_string(text: str) -> str:
+    """A string constant of any text, as UTF-8; nothing in it can be taken for an escape or a trigraph.
+
+    >>> print(c_string('say "é"'))
+    "say \\"\\303\\251\\""
+    """
+    plain = set(range(0x20, 0x7F)) - set(b'"\\?')
+    quoted = {ord('"'): '\\"', ord("\\"): "\\\\"}
+    return '"' + "".join(quoted.get(b, chr(b) if b in plain else f"\\{b:03o}") for b in text.encode()) + '"'
+
+
+def c_comment(lines: list[str]) -> str:
+    """A comment of these lines; what would end it early is taken apart."""
+    body = "\n".join(f" * {line}".rstrip() for line in lines)
+    return "/*\n" + body.replace("*/", "* /") + "\n */\n"
+
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 

@@ -23,7 +23,7 @@ from mllkm_scale.online.workers import enlisted_for
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checkpoint import checkpoint_seed
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client

@@ -13,8 +13,8 @@ from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK, EPISODE
 from mllkm_scale.online.plan import USUAL_SAMPLES
 from mllkm_scale.online.setup import sizes_of_stream
+from mllkm_scale.plan.passes import WORKER_BASE_BYTES, worker_rows
 from mllkm_scale.plan.sizes import Sizes
-from mllkm_scale.plan.worker import WORKER_BASE_BYTES, worker_rows
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -33,7 +33,7 @@ def enlisted_for(
     if client is None:
         yield
         return
-    from mllkm_scale.cluster.dask_executor import dask_executor
+    from mllkm_scale.cluster.executor import dask_executor
 
     with dask_executor(
         client,

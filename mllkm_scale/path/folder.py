@@ -21,16 +21,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.base.access import reading, writing
 from mllkm_scale.base.events import Event
+from mllkm_scale.base.folders import reading, writing
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, DataError, ParameterError
 from mllkm_scale.mkl.certificate import Proof
 from mllkm_scale.path.points import PathPoint, knee_point
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.log import LOGGER
-from mllkm_scale.run.machine import state_arrays, state_from_arrays
+from mllkm_scale.run.history import LOGGER
+from mllkm_scale.run.strategy import state_arrays, state_from_arrays
 from mllkm_scale.run.training import Start
 
 __all__ = ["PATH", "PathFolder", "read_path"]

@@ -30,16 +30,14 @@ from mllkm_scale.mkl.state import State
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
-from mllkm_scale.path.cost import costs_of
 from mllkm_scale.path.folder import PathFolder
-from mllkm_scale.path.limits import parse_limits
-from mllkm_scale.path.points import PathPoint, best_point, knee_point
-from mllkm_scale.path.values import PathValues, path_values
+from mllkm_scale.path.limits import PathValues, parse_limits, path_values
+from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
 from mllkm_scale.run.training import COLD, Start, Training, TrainResult
 from mllkm_scale.training import dask_executor
 

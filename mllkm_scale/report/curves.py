@@ -141,8 +141,6 @@ def _over_time(events: Sequence[Round] | Sequence[Streamed]) -> Picture:
 
 
 GREEN = "#4d9221"
-
-
 MOST_BARS = 60  # that can be told apart
 
 
@@ -161,7 +159,7 @@ def _gap(rounds: Sequence[Round], tol: float | None, note: str) -> Picture:
     axes.plot(times, [_positive(event.gap) for event in rounds], "o-", ms=2.5, color=BLUE, label="proved")
     likely = any(event.likely_gap is not None for event in rounds)
     if likely:
-        seen = [_positive(event.seen_gap) for event in rounds]
+        seen = [_positive(event.current_gap) for event in rounds]
         axes.plot(times, seen, ":", color=GREY, label="likely, as far as kernels were scanned")
     if tol is not None:
         axes.axhline(tol, color=ORANGE, lw=0.9, ls="--", label=f"asked for: {tol:.3g}")

@@ -21,20 +21,10 @@ from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 __all__ = ["anchor_images", "kernel_pictures"]
 
 MOST = 60
-
-
 COLUMNS = 10
-
-
 FEWEST = 4  # columns of a sheet, so that few images are no larger than many
-
-
 INCHES = 0.74  # width of an image
-
-
 LABEL_SHARE, GAP_SHARE = 0.26, 0.06  # of its width: room above it, and beside
-
-
 SHORT = 12  # letters of a class above an image
 
 
@@ -96,11 +86,7 @@ def _images(model: Model, anchors: NDArray[Any], shape: ImageShape) -> NDArray[n
 
 
 FEW_GAMMAS = 5
-
-
 MOST_GAMMAS = 24  # that have room for their numbers
-
-
 RANGES = 20  # in which more of them are shown
 
 

@@ -34,14 +34,8 @@ from mllkm_scale.report.prepared_space import unprepared
 __all__ = ["Plane", "anchor_regions", "class_codes", "class_colours", "pixels_that_pay", "plane_of"]
 
 MOST_ANCHORS = 1000  # that the plane is found from
-
-
 MOST_PIXELS, LEAST_PIXELS = 220, 40  # of a side of the picture
-
-
 KERNELS_AT_ONCE = 256
-
-
 LOOKUPS, BUMPS = 2e7, 1e8  # that a picture of a component-wise machine may take
 
 
@@ -127,11 +121,7 @@ def _on_plane(model: Model, plane: Plane) -> Model:
 
 
 DRAWN_ANCHORS = 400
-
-
 MOST_LEGEND = 20
-
-
 MARGIN = 0.12  # of the picture beyond the anchors, at each side
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.base.access import reading
 from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.folders import reading
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model

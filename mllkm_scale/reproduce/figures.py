@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["KNOTS", "C", "boundary", "draw_figure1", "draw_figure2", "draw_samples", "image", "train_family"]
 
 KNOTS = np.array([[-1.0, -0.45], [-0.55, 0.5], [-0.1, -0.45], [0.35, 0.55], [0.7, -0.3], [1.0, 0.2]])
-
-
 """Corners of the line, from left to right."""
 
 
@@ -57,14 +55,8 @@ def draw_samples(n: int, seed: int) -> tuple[Array, Array]:
 
 
 MAPPED_SAMPLES, SEED = 600, 1
-
-
 ANCHOR = np.array([-0.1, -0.2])
-
-
 HALF_WIDTH = 0.45  # distance at which the bumps are one half
-
-
 REACH = 0.27  # of the axes of the images
 
 
@@ -135,14 +127,8 @@ def _curve(axes: Axes, line: Array, nearness: Array) -> None:
 
 
 C = 1000.0
-
-
 N_SAMPLES, N_TEST = 400, 20_000
-
-
 PIXELS = 240
-
-
 LIMIT = 10.0  # of the colours, which are linear within the margin and logarithmic beyond it
 
 

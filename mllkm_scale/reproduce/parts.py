@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.access import writing
+from mllkm_scale.base.folders import writing
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.whole_files import write_whole
 

@@ -83,8 +83,6 @@ TABLE2: dict[str, dict[str, Printed]] = {
         "SequentialMKL": Printed(69.5, 2.8, 55.0, 7.1, 216.6),
     },
 }
-
-
 Samples = tuple[Array, Array]
 
 

@@ -66,7 +66,6 @@ def write(table: Table, folder: Path) -> list[Path]:
     paths = [folder / name for name in texts]
     if table.ranks is not None:
         from mllkm_scale.report.style import save
-        from mllkm_scale.reproduce.write_table2 import draw_ranks
 
         paths += save(draw_ranks(table.methods, table.ranks), folder / "table2-ranks")
     return paths

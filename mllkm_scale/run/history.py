@@ -1,24 +1,56 @@
-"""history.jsonl and stream.jsonl: the rounds of a training, or the reports of a stream, one JSON object a line.
+"""What a run folder records line by line: history.jsonl, stream.jsonl and run.log.
 
+history.jsonl and stream.jsonl hold the rounds of a training, or the reports of a stream, one JSON object a line.
 Versions of the package differ in the fields of a round. One that a line does not have takes its default; one that this
 version does not know is not read, but stays in the file. The history is a record: whether a training can be resumed is
-for its checkpoint to say.
+for its checkpoint to say. run.log is what the package logs while a training runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
-from mllkm_scale.base.access import reading, writing
-from mllkm_scale.base.as_json import event_fields
-from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.events import Epoch, Round, Streamed, event_fields
+from mllkm_scale.base.folders import reading, writing
 from mllkm_scale.base.whole_files import write_whole
 
-__all__ = ["History"]
+__all__ = ["LOGGER", "History", "log_to"]
+
+LOGGER = logging.getLogger("mllkm_scale")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Block in which what the package logs, from level INFO on, is appended to a file as well.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with log_to(Path(folder, "run.log")):
+    ...         LOGGER.info("tile %d was made again", 7)
+    ...     Path(folder, "run.log").read_text().split(maxsplit=2)[2]
+    'INFO tile 7 was made again\\n'
+    """
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    handler.setLevel(logging.INFO)
+    level_before = LOGGER.level
+    LOGGER.addHandler(handler)
+    if LOGGER.getEffectiveLevel() > logging.INFO:
+        LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level_before)
+        handler.close()
 
 
 Numbered = TypeVar("Numbered", Round, Streamed, Epoch)

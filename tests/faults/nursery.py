@@ -34,9 +34,10 @@ import h5py
 from distributed import Client, Scheduler, Worker
 
 import mllkm_scale.cluster.executor
-import mllkm_scale.cluster.pace
+import mllkm_scale.cluster.task
 import mllkm_scale.data.grid
-from mllkm_scale import Dataset, archive, train
+from mllkm_scale import Dataset, train
+from mllkm_scale.base import archive
 from mllkm_scale.errors import MLLKMError
 
 LOOPBACK = "127.0.0.1"
@@ -80,7 +81,7 @@ def worker(job: dict[str, Any]) -> None:
 def master(job: dict[str, Any]) -> None:
     if job.get("many_tasks", True):
         mllkm_scale.data.grid.CHUNK_BYTES = 2**14
-        mllkm_scale.cluster.pace.TASK_S = 1e-9
+        mllkm_scale.cluster.task.TASK_S = 1e-9
     if "die" in job:
         die_at_checkpoint(*job["die"])
     if "file_bytes" in job:

@@ -144,14 +144,14 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
     Writes a JSON file, a table in Markdown and a picture of each. Records are kept as they are made, so that an
     interrupted run goes on where it was. All of them take about an hour on two cores.
     """
-    from mllkm_scale.reproduce.reviewers.page import run
+    from mllkm_scale.reproduce.reviewers.write import run
 
     for path in run(only or REVIEWERS, out, _say, quick):
         click.echo(f"written: {path}")
 
 
 def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
-    from mllkm_scale.base.access import writing
+    from mllkm_scale.base.folders import writing
     from mllkm_scale.report.style import save
 
     with writing(out):

@@ -24,14 +24,8 @@ from mllkm_scale.reproduce.methods import C
 __all__ = ["Comparison", "Tell", "over_small_sets"]
 
 DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
-
-
 QUICK = ("heart",)
-
-
 SPLITS, QUICK_SPLITS = 10, 2
-
-
 ROWS = 1_000  # of a data set at most
 
 

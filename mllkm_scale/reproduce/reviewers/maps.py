@@ -106,11 +106,7 @@ class GaussianMKLClassifier(Baseline):
 
 
 OURS = "locally affine"
-
-
 LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
-
-
 SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are
 
 
@@ -119,7 +115,6 @@ def _machines(n: int) -> dict[str, Any]:
     from sklearn.preprocessing import MinMaxScaler
 
     from mllkm_scale import MLLKMClassifier
-    from mllkm_scale.reproduce.reviewers.maps import GaussianMKLClassifier
 
     def ours(**params: Any) -> Any:
         return MLLKMClassifier(**{"C": C / n, "gammas": logspace().tolist(), "scaling": "minmax", "n_jobs": 1} | params)

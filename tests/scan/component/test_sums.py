@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.scan import component_sizes, scanner, work
+from mllkm_scale.scan import scanner, work
+from mllkm_scale.scan.component import sizes as component_sizes
 from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.component.sums import ComponentSums
 from mllkm_scale.scan.products import scan_block
