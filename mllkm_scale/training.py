@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor
-from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.params import Params, resolve
@@ -19,7 +17,7 @@ from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
-from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
+from mllkm_scale.run.session import listeners_of, seeded, working_threads
 from mllkm_scale.run.training import Training, TrainResult
 
 if TYPE_CHECKING:
@@ -95,14 +93,10 @@ def train(
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
             folder = stack.enter_context(open_folder(run_dir))
-        if settings.random_state is None:
-            seed = folder_seed(folder) if folder and resume else secrets.randbits(63)
-            settings = replace(settings, random_state=seed)
-        own = PlainProgress() if settings.verbose else None
-        listeners = (listener, own, None if folder is None else folder.record)
-        stack.enter_context(one_blas_thread())
-        threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, finalizer)
+        settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
+        tell = listeners_of(settings, listener, None if folder is None else folder.record)
+        threads = stack.enter_context(working_threads(settings))
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer)
         if client is not None:
             run_path = None if folder is None else folder.path
             training.executor = stack.enter_context(

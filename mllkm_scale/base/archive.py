@@ -1,4 +1,4 @@
-"""A archive file: plain arrays and a JSON header under one checksum, written whole or not at all.
+"""An archive file: plain arrays and a JSON header under one checksum, written whole or not at all.
 
 Model files and checkpoints are archive files. One is an NPZ archive, stored and not packed, whose arrays
 `numpy.load` reads too:
@@ -48,7 +48,7 @@ def write_archive(
     header: Mapping[str, Any],
     arrays: Mapping[str, Array],
 ) -> None:
-    """Write a archive file: after any failure, what stood at `path` before stands there still.
+    """Write an archive file: after any failure, what stood at `path` before stands there still.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def write_archive(
 def read_archive(
     path: str | os.PathLike[str], *, kind: str, version: int, error: type[MLLKMError]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays of a archive file, which are exactly those that were written.
+    """Header and arrays of an archive file, which are exactly those that were written.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def read_archive(
 
 
 def archive_checksum(*, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    """The sha256 that a archive file with these contents has, in hexadecimal digits."""
+    """The sha256 that an archive file with these contents has, in hexadecimal digits."""
     return _checksum(kind, version, _plain_header(kind, header), _plain_arrays(kind, arrays))
 
 

@@ -22,7 +22,7 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.model import ONLINE
 from mllkm_scale.online.params import OnlineParams
-from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.online.workers import probing_workers
 from mllkm_scale.params import changed, defaults, resolve
 from mllkm_scale.training import train
 
@@ -294,7 +294,7 @@ class MLLKMClassifier(DecidesByModel):
             learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
-        with enlisted_for(learner, current_client()):
+        with probing_workers(learner, current_client()):
             learner.learn(rows, labels)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)

@@ -1,4 +1,4 @@
-"""Dask workers that probe the kernels of a stream: how they are dask_executor, and what each of them needs."""
+"""Dask workers that probe the kernels of a stream: how they join it, and what each of them needs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mllkm_scale.plan.sizes import Sizes
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["enlisted_for", "worker_bytes_of"]
+__all__ = ["probing_workers", "worker_bytes_of"]
 
 
 @contextmanager
-def enlisted_for(
+def probing_workers(
     learner: OnlineLearner,
     client: Client | None,
     run_dir: Path | None = None,

@@ -206,7 +206,7 @@ class Support:
         return {}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """A archive file, in which rows that are in a file are named by it."""
+        """An archive file, in which rows that are in a file are named by it."""
         arrays = {"signed_duals": self.signed_duals, "origin": self.origin}
         header: dict[str, Any] = {}
         if isinstance(self.rows, np.ndarray):
