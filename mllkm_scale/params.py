@@ -14,14 +14,12 @@ from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
+from mllkm_scale.kernels.gammas import GAMMA_NAMES, logspace
 from mllkm_scale.kernels.maps import MAPS
 
 __all__ = ["GAMMA_NAMES", "PRESETS", "Params", "changed", "checked", "defaults", "parameter", "resolve"]
 
 Choice = tuple[str, ...]
-
-GAMMA_NAMES = ("auto", "wide")
-"""Gammas by name; `kernels.gammas` defines them."""
 
 
 def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
@@ -174,7 +172,7 @@ def _count(name: str, value: object) -> None:
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "C": 100.0,
-        "gammas": tuple(float(g) for g in np.round(np.geomspace(0.01, 10.0, 10), 12)),
+        "gammas": tuple(logspace().tolist()),
         "anchors": "all",
         "metric": None,
         "normalize": None,

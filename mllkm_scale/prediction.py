@@ -206,7 +206,7 @@ class _Passing:
 
     @contextmanager
     def _on_workers(self, dataset: Dataset, client: Client, folder: Path) -> Iterator[Iterator[tuple[int, Array]]]:
-        from mllkm_scale.cluster.dask_executor import dask_executor
+        from mllkm_scale.cluster.executor import dask_executor
 
         with dask_executor(client, None, folder) as executor:
             yield decision_pass(self._model, dataset, executor, scores=self._scores)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor
-from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.tables.fitting import told_of, training_rows
@@ -20,7 +18,7 @@ from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.session import listeners_of, seeded, working_threads
 from mllkm_scale.run.training import Training, TrainResult
 
 if TYPE_CHECKING:
@@ -97,14 +95,10 @@ def train(
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)
             folder = stack.enter_context(open_folder(run_dir))
-        if settings.random_state is None:
-            seed = folder_seed(folder) if folder and resume else secrets.randbits(63)
-            settings = replace(settings, random_state=seed)
-        own = PlainProgress() if settings.verbose else None
-        listeners = (listener, own, None if folder is None else folder.record)
-        stack.enter_context(one_blas_thread())
-        threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
-        training = Training(settings, plan, threads, broadcast(*listeners), folder, should_stop, finalizer, encoding)
+        settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
+        tell = listeners_of(settings, listener, None if folder is None else folder.record)
+        threads = stack.enter_context(working_threads(settings))
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
         for line in told_of(encoding, settings.verbose):
             training.listener(Notice(line))
         if client is not None:
@@ -119,9 +113,9 @@ def dask_executor(
     client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
 ) -> AbstractContextManager[Executor]:
     """The workers of a client as the executor of one training, or of several in turn."""
-    from mllkm_scale.cluster.dask_executor import dask_executor as enlist
+    from mllkm_scale.cluster.executor import dask_executor as open_executor
 
-    return enlist(
+    return open_executor(
         client,
         run_dir,
         None if params.scratch_dir is None else Path(params.scratch_dir),

@@ -19,7 +19,7 @@ from mllkm_scale.data import catalogue
 from mllkm_scale.data.catalogue.entries import route_of
 from mllkm_scale.data.catalogue.routes import RouteError
 from mllkm_scale.errors import FetchError, MLLKMError
-from mllkm_scale.run.progress.choose import PlainProgress
+from mllkm_scale.run.progress.listeners import PlainProgress
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -23,10 +23,9 @@ from mllkm_scale import Dataset
 from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data.labels import encode_labels, signs_of
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.learn.batches import Batches, Place, Units
+from mllkm_scale.learn.batches import BLOCK_ROWS, Batches, Place, Units
 from mllkm_scale.learn.descent import Descent, first_machine
 from mllkm_scale.learn.settings import learn_settings
-from mllkm_scale.learn.sizes import BLOCK_ROWS
 
 GOAL = 0.6
 EPOCHS_BEFORE = 5

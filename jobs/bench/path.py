@@ -21,8 +21,7 @@ from mllkm_scale import Dataset, PathResult, train, train_path
 from mllkm_scale.base.events import Event, Round
 from mllkm_scale.data.subset import split
 from mllkm_scale.model import evaluate
-from mllkm_scale.path.picture import path_picture
-from mllkm_scale.path.table import HEADINGS, table_rows
+from mllkm_scale.path.report import HEADINGS, path_picture, table_rows
 
 COUNTS = (200, 140, 100, 70, 50, 30, 20, 10, 5, 3)
 CS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

@@ -22,7 +22,7 @@ from PIL import Image
 from mllkm_scale import Dataset, train
 from mllkm_scale.report import write_report
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress.choose import PlainProgress
+from mllkm_scale.run.progress.listeners import PlainProgress
 
 WIDTH = 1080
 HEIGHTS = {"usps": 2395, "diabetes": 3045}  # from one section to the beginning of another

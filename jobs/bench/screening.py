@@ -30,8 +30,8 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
 from mllkm_scale.params import resolve
 from mllkm_scale.plan.training import make_plan
-from mllkm_scale.run.machine import make_machine
 from mllkm_scale.run.problem import build_problem
+from mllkm_scale.run.strategy import make_machine
 
 AT_ONCE = 512  # kernels
 

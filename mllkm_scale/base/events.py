@@ -1,9 +1,15 @@
-"""Events of a training or a stream. A training calls its listener with them, and the listener shows them."""
+"""Events of a training or a stream, and their form as JSON.
+
+A training calls its listener with them, and the listener shows them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "PROGRESS_MODES",
@@ -17,6 +23,8 @@ __all__ = [
     "Round",
     "StreamEnded",
     "Streamed",
+    "event_fields",
+    "jsonable",
 ]
 
 
@@ -91,7 +99,7 @@ class Round:
     likely_gap: float | None = None  # gap as far as kernels were scanned; None: they all were
 
     @property
-    def seen_gap(self) -> float:
+    def current_gap(self) -> float:
         """The gap of the round: the proved one, or the likely one."""
         return self.gap if self.likely_gap is None else self.likely_gap
 
@@ -154,3 +162,33 @@ Event = Phase | Notice | Epoch | Round | Finished | Streamed | StreamEnded
 
 Listener = Callable[[Event], None]
 """A function that is called with one event at a time, from the thread that trains."""
+
+
+def event_fields(event: Event) -> dict[str, Any]:
+    """An event as a dictionary for JSON; "event" names its type.
+
+    >>> from mllkm_scale.base.events import Notice
+    >>> event_fields(Notice("waiting for workers"))
+    {'event': 'notice', 'text': 'waiting for workers'}
+    """
+    fields: dict[str, Any] = jsonable(event)
+    return {"event": type(event).__name__.lower()} | fields
+
+
+def jsonable(value: Any) -> Any:
+    """A value in a form that JSON can hold: dataclasses and arrays unfolded, numbers that are not finite as None.
+
+    >>> jsonable({"gap": math.inf, "shape": (2, 3)})
+    {'gap': None, 'shape': [2, 3]}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy's arrays and scalars
+        return jsonable(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)

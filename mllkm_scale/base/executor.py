@@ -20,7 +20,7 @@ from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.errors import ClusterError
 
-__all__ = ["Executor", "Held", "Pass", "PlainArrays", "Shareable", "Shared", "Tally", "ThreadExecutor", "Work"]
+__all__ = ["Executor", "Pass", "PlainArrays", "Shareable", "Shared", "SharedValue", "Tally", "ThreadExecutor", "Work"]
 
 Result = TypeVar("Result", covariant=True)
 Value = TypeVar("Value", bound="Shareable")
@@ -125,7 +125,7 @@ class PlainArrays:
 
 
 @dataclass(frozen=True)
-class Held(Generic[ValueOut]):
+class SharedValue(Generic[ValueOut]):
     """A value shared within one process."""
 
     value: ValueOut
@@ -150,8 +150,8 @@ class ThreadExecutor:
     def __init__(self, threads: Threads | None = None, poll: Callable[[], None] = lambda: None) -> None:
         self.threads, self.poll = threads or Threads(), poll
 
-    def share(self, slot: str, value: Value) -> Held[Value]:
-        return Held(value)
+    def share(self, slot: str, value: Value) -> SharedValue[Value]:
+        return SharedValue(value)
 
     def place(self, dataset: Any) -> Any:
         return dataset

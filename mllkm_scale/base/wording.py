@@ -139,7 +139,7 @@ def _round(event: Round, tol: float | None) -> str:
     against = "" if tol is None else f" (tolerance {percent(tol)})"
     lag = f"{percent(event.gap)} by the dual bound of an earlier round, " if event.lagged else ""
     return (
-        f"round {event.number}: gap {seen_gap(event)}{against}, {lag}"
+        f"round {event.number}: gap {current_gap(event)}{against}, {lag}"
         f"kernels {event.n_active:,} of {event.n_open:,}, support vectors {event.n_support:,}, "
         f"scan {rate(event.kernels_per_s)}/s, {_workers(event)}"
         f"memory {format_bytes(event.rss_bytes)} of {format_bytes(event.budget_bytes)}, "
@@ -147,7 +147,7 @@ def _round(event: Round, tol: float | None) -> str:
     )
 
 
-def seen_gap(event: Round) -> str:
+def current_gap(event: Round) -> str:
     """The gap that a round has proved; with a tilde if it is only likely, because not all kernels were scanned."""
     return percent(event.gap) if event.likely_gap is None else f"~{percent(event.likely_gap)}"
 

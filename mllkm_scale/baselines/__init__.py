@@ -20,14 +20,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mllkm_scale.baselines.dcpred import DCPredClassifier
+    from mllkm_scale.baselines.generic_mkl import SequentialMKLClassifier, SimpleMKLClassifier
     from mllkm_scale.baselines.lasvm import LaSVMClassifier
     from mllkm_scale.baselines.ldkl import LDKLClassifier
     from mllkm_scale.baselines.llsvm import LLSVMClassifier
     from mllkm_scale.baselines.lmkl import LMKLClassifier
     from mllkm_scale.baselines.sag import SAGClassifier
     from mllkm_scale.baselines.sdca import SDCAClassifier
-    from mllkm_scale.baselines.sequential_mkl import SequentialMKLClassifier
-    from mllkm_scale.baselines.simple_mkl import SimpleMKLClassifier
 
 _HOMES = {
     "DCPredClassifier": "mllkm_scale.baselines.dcpred",
@@ -37,8 +36,8 @@ _HOMES = {
     "LaSVMClassifier": "mllkm_scale.baselines.lasvm",
     "SAGClassifier": "mllkm_scale.baselines.sag",
     "SDCAClassifier": "mllkm_scale.baselines.sdca",
-    "SequentialMKLClassifier": "mllkm_scale.baselines.sequential_mkl",
-    "SimpleMKLClassifier": "mllkm_scale.baselines.simple_mkl",
+    "SequentialMKLClassifier": "mllkm_scale.baselines.generic_mkl",
+    "SimpleMKLClassifier": "mllkm_scale.baselines.generic_mkl",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -20,8 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.units import parse_bytes
-from mllkm_scale.baselines.base import Baseline
-from mllkm_scale.baselines.checks import check_count, check_positive, seed_of
+from mllkm_scale.baselines.base import Baseline, check_count, check_positive, seed_of
 from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
 from mllkm_scale.baselines.lasvm_steps import Problem, Window, extremes, finish, seed, visit
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of, widened

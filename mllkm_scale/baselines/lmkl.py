@@ -1,30 +1,124 @@
 """Localized multiple kernel learning (Gonen and Alpaydin 2008): kernel weights that depend on where a sample is.
 
-    f(x) = sum_m eta_m(x) <w_m, phi_m(x)> + b                  eta: softmax gates (`gating`)
+    f(x) = sum_m eta_m(x) <w_m, phi_m(x)> + b
+    eta_m(x) = exp(<v_m, x> + v_m0) / sum_k exp(<v_k, x> + v_k0)                          the gates
+    K_eta(x, z) = sum_m eta_m(x) K_m(x, z) eta_m(z)
 
     min over v:   J(v) = max over alpha:  sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_eta(x_i, x_j)
                                           with  0 <= alpha <= C,  sum alpha_i y_i = 0
 
 In turns: solve the SVM on K_eta, then move the gating v against dJ/dv, with a line search on J. J falls with each
 step, but it is not convex: the end is a local optimum that depends on the random start.
+
+There are three kinds of kernels, each perhaps divided by its mean diagonal:
+
+    linear <x, z>        polynomial (<x, z> + 1)^2        gaussian exp(-|x - z|^2 / width^2)
+
+Kernels of the same kind share their Gram G, so a kind costs one product: K_eta = sum over kinds of G o (E E'), where
+the columns of E are the gates of its kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.base import Baseline
-from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of
-from mllkm_scale.baselines.gating import Parts, gates, gating_gradient, localized_gram
-from mllkm_scale.baselines.kernel_kinds import KINDS, kinds_of
+from mllkm_scale.baselines.base import Baseline, check_choice, check_count, check_positive, seed_of
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["LMKLClassifier"]
+__all__ = ["KINDS", "Kind", "LMKLClassifier", "gates", "gating_gradient", "kinds_of", "localized_gram"]
+
+KINDS = ("linear", "polynomial", "gaussian")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of kernel, what it is divided by, and which kernels of the machine are of it."""
+
+    name: str
+    members: Array
+    width: float
+    scale: float = 1.0
+
+    def gram(self, X: Array, Z: Array) -> Array:
+        """K (n, m) of two sets of rows."""
+        if self.name == "gaussian":
+            gram = np.exp(euclidean_distances(X, Z, squared=True) / -(self.width**2))
+        else:
+            gram = X @ Z.T
+            if self.name == "polynomial":
+                gram = (gram + 1.0) ** 2
+        return np.asarray(gram / self.scale)
+
+    def mean_diagonal(self, X: Array) -> float:
+        """Mean of K(x, x) over the rows."""
+        if self.name == "gaussian":
+            return 1.0
+        squares = np.einsum("ij,ij->i", X, X)
+        return float(np.mean(squares if self.name == "linear" else (squares + 1.0) ** 2)) or 1.0
+
+
+def kinds_of(X: Array, kernels: Sequence[str], width: float | str, normalize: bool) -> list[Kind]:
+    """The kinds among the kernels, in the order of KINDS."""
+    names = np.asarray(kernels)
+    found = []
+    for name in KINDS:
+        members = np.flatnonzero(names == name)
+        if len(members) == 0:
+            continue
+        radius = (nearest_distance(X) if width == "auto" else float(width)) if name == "gaussian" else 1.0
+        kind = Kind(name, members, radius)
+        found.append(replace(kind, scale=kind.mean_diagonal(X)) if normalize else kind)
+    return found
+
+
+def nearest_distance(X: Array) -> float:
+    """Mean distance of a row to its nearest other row."""
+    distances = euclidean_distances(X)
+    np.fill_diagonal(distances, np.inf)
+    mean = float(distances.min(axis=1).mean())
+    return mean if 0.0 < mean < np.inf else 1.0
+
+
+Parts = Sequence[tuple[Array, Array]]
+"""Of each kind of kernel: its Gram (n, n), and which kernels (columns of the gates) are of that kind."""
+
+
+def gates(X: Array, gating: Array) -> Array:
+    """eta (n, P) of the rows, from v and v_0 of each kernel, gating (P, d + 1)."""
+    return np.asarray(softmax(X @ gating[:, :-1].T + gating[:, -1], axis=1))
+
+
+def localized_gram(parts: Parts, shares: Array) -> Array:
+    """K_eta (n, n) from the gates (n, P)."""
+    total = np.zeros_like(parts[0][0])
+    for gram, members in parts:
+        mixed = shares[:, members] @ shares[:, members].T
+        mixed *= gram
+        total += mixed
+    return total
+
+
+def gating_gradient(X: Array, parts: Parts, shares: Array, duals: Array) -> Array:
+    """dJ/dv (P, d + 1) of the optimal value J = sum y a - 1/2 a' K_eta a, at its signed duals a.
+
+    The duals are optimal, so only K_eta moves with the gating:
+
+        dJ / d eta_m(x_i) = -a_i sum_j K_m(x_i, x_j) eta_m(x_j) a_j
+        d eta_m / d(<v_k, x> + v_k0) = eta_m (delta_mk - eta_k)
+    """
+    pulls = np.empty_like(shares)
+    for gram, members in parts:
+        pulls[:, members] = gram @ (shares[:, members] * duals[:, None])
+    pulls *= shares * duals[:, None]
+    slopes = shares * pulls.sum(axis=1, keepdims=True) - pulls
+    return np.hstack([slopes.T @ X, slopes.sum(axis=0)[:, None]])
 
 
 ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
@@ -113,12 +207,12 @@ class LMKLClassifier(Baseline):
         starts = rng.normal(size=(signs.shape[1], self.n_starts, len(self.kernels), X.shape[1] + 1)) / spread
         self._keep(X, [self._best(X, parts, y, mine) for y, mine in zip(signs.T, starts, strict=True)])
 
-    def _best(self, X: Array, parts: Parts, signs: Array, starts: Array) -> Machine:
+    def _best(self, X: Array, parts: Parts, signs: Array, starts: Array) -> LocalizedMachine:
         """Of the machines of all starts the one of the lowest J."""
         machines = [descend(X, parts, signs, start, self.C, self.n_steps, self.tol) for start in starts]
         return min(machines, key=lambda machine: float(machine.objectives[-1]))
 
-    def _keep(self, X: Array, machines: list[Machine]) -> None:
+    def _keep(self, X: Array, machines: list[LocalizedMachine]) -> None:
         """What prediction needs: w of the linear kernels, support vectors and their weights for the others."""
         self.gating_ = np.stack([machine.gating for machine in machines])
         self.intercept_ = np.array([machine.bias for machine in machines])
@@ -158,7 +252,7 @@ class LMKLClassifier(Baseline):
 
 
 @dataclass(frozen=True)
-class Machine:
+class LocalizedMachine:
     """What the descent ends with: gating (P, d + 1), signed duals (n,), bias, and J after each step."""
 
     gating: Array
@@ -167,7 +261,9 @@ class Machine:
     objectives: Array
 
 
-def descend(X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_steps: int, tol: float) -> Machine:
+def descend(
+    X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_steps: int, tol: float
+) -> LocalizedMachine:
     """Gradient steps on the gating (P, d + 1), each with a backtracking line search on J."""
     shares = gates(X, gating)
     value, duals, bias = solve_svm(localized_gram(parts, shares), signs, C)
@@ -194,7 +290,7 @@ def descend(X: Array, parts: Parts, signs: Array, gating: Array, C: float, n_ste
         decrease, value = value - reached, reached
         if decrease < tol * value:
             break
-    return Machine(gating, duals, bias, np.array(objectives))
+    return LocalizedMachine(gating, duals, bias, np.array(objectives))
 
 
 def solve_svm(gram: Array, signs: Array, C: float) -> tuple[float, Array, float]:

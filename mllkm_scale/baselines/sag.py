@@ -23,8 +23,7 @@ import numba
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.base import Baseline
-from mllkm_scale.baselines.checks import check_choice, check_count, check_positive, seed_of, warn_of_gap
+from mllkm_scale.baselines.base import Baseline, check_choice, check_count, check_positive, seed_of, warn_of_gap
 
 __all__ = ["SAGClassifier", "sag_epoch"]
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.base import Baseline
-from mllkm_scale.baselines.checks import check_count, check_positive, seed_of, warn_of_gap
+from mllkm_scale.baselines.base import Baseline, check_count, check_positive, seed_of, warn_of_gap
 from mllkm_scale.solver.sdca import sdca_epoch_features
 from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 

@@ -1,23 +1,99 @@
-"""How a command that works in a run folder ends early: at a safe point, and with a line that says how to go on."""
+"""How a command that works in a run folder ends early: at a safe point, and with a line that says how to go on.
+
+The first Ctrl-C or SIGTERM asks the training to stop at its next safe point.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 import click
 
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation, say
-from mllkm_scale.cli.signals import Interruption, interruption
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress.choose import Progress
+from mllkm_scale.run.progress.listeners import Progress
 
-__all__ = ["Checkpoint", "OwnCheckpoint", "ends_at_a_safe_point"]
+__all__ = ["Checkpoint", "Interruption", "OwnCheckpoint", "ends_at_a_safe_point", "interruption"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass
+class Interruption:
+    """Whether a signal asked for the end, and which."""
+
+    requested: bool = False
+    signal_name: str | None = None
+    waits: bool = False
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A block that only waits, for input perhaps: a signal ends it at once, by KeyboardInterrupt."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
+
+
+@contextmanager
+def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Interruption]:
+    """Turn the first SIGINT or SIGTERM of a block into a flag; a SIGINT after it raises KeyboardInterrupt.
+
+    The handlers from before are restored when the block ends. Only the main thread may handle signals: in any
+    other one the flag stays False. A SIGINT that the process has ignored since it was started, as a shell
+    script starts what stands before ``&``, stays ignored: whoever starts it so does not want Ctrl-C to reach it.
+
+    Parameters
+    ----------
+    notify : callable, optional
+        Called with the name of the first signal, from the signal handler: it must not wait or print through a
+        buffered stream.
+
+    Examples
+    --------
+    >>> with interruption() as stop:
+    ...     signal.raise_signal(signal.SIGTERM)
+    ...     stop.requested, stop.signal_name
+    (True, 'SIGTERM')
+    """
+    state = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield state
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not state.requested:
+            state.signal_name = signal.Signals(number).name
+            state.requested = True
+            if notify is not None:
+                notify(state.signal_name)
+            if state.waits:
+                raise KeyboardInterrupt
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    heard = [number for number in SIGNALS if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heard}
+    try:
+        yield state
+    finally:
+        for number, handler in previous.items():
+            # None stands for a handler that was not set from Python and cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
 
 STDERR = 2
 

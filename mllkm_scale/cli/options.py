@@ -13,13 +13,13 @@ from click.shell_completion import CompletionItem
 from mllkm_scale.cli.parsers import (
     Parser,
     parse_components,
-    parse_gammas,
     parse_metric,
     parse_number,
     parse_size,
 )
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
+from mllkm_scale.kernels.gammas import read_gammas
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, checked
 
@@ -35,7 +35,7 @@ FLAGS = {
 }
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
-    "gammas": (parse_gammas, "auto|G,G,..."),
+    "gammas": (read_gammas, "auto|G,G,..."),
     "anchors": (read_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
     "metric": (parse_metric, "auto|diagonal|full|N|none"),
     "ridge": (parse_number(float, auto="auto"), "auto|NUMBER"),

@@ -1,36 +1,138 @@
-"""How the commands tell: text or JSON on stdout, bars on stderr."""
+"""How the commands tell: text, tables or JSON on stdout, bars on stderr.
+
+Results are tables on a terminal that can show them, and plain text everywhere else: pipes, files and dumb terminals get
+the text that they always got. Rich obeys NO_COLOR.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.base.wording import clock
 from mllkm_scale.cli.group import say
+from mllkm_scale.printable import printable
 from mllkm_scale.run.folder import MODEL
 
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
 __all__ = [
+    "Facts",
+    "Table",
     "bar",
     "columns_ignored",
     "jobs_option",
     "json_option",
     "model_path",
     "overwrite_option",
+    "plain_table",
     "print_json",
     "progress_option",
+    "tell",
     "wants_model",
 ]
 
-LINE_EVERY_S = 10.0  # where there is no terminal for a bar
+STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
+
+@dataclass(frozen=True)
+class Table:
+    """Headings and rows of texts.
+
+    Headings with a leading ``>`` are of columns that are flush right, and one without text is of levels such as "ok".
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what is to be said of each."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+Part = str | Table | Facts
+
+
+def tell(plain: Callable[[], str], parts: Callable[[], Iterable[Part]]) -> None:
+    """Print the parts on a terminal that can show tables, and the plain text otherwise."""
+    if not _shows_tables():
+        say(plain())
+        return
+    from rich.console import Console
+
+    # Names of files and classes are shown as they are: "[a]" is no markup, and ":on:" no picture.
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    for part in parts():
+        console.print(printable(part, keep="\n") if isinstance(part, str) else _drawn(part))
+
+
+def plain_table(table: Table) -> str:
+    """A table as text, its columns as wide as their longest text.
+
+    >>> print(plain_table(Table(["name", ">rows"], [["usps", "7,291"], ["wine", "178"]])))
+    name   rows
+    usps  7,291
+    wine    178
+    """
+    names = [heading.removeprefix(">") for heading in table.headings]
+    rows = [[printable(cell) for cell in row] for row in table.rows]
+    widths = [max(len(row[place]) for row in [names, *rows]) for place in range(len(names))]
+    right = [heading.startswith(">") for heading in table.headings]
+    lines = [
+        "  ".join(
+            text.rjust(width) if flush else text.ljust(width)
+            for text, width, flush in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in [names, *rows]
+    ]
+    return "\n".join([table.title, *lines] if table.title else lines)
+
+
+def _shows_tables() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _drawn(part: Table | Facts) -> RichTable:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if isinstance(part, Facts):
+        grid = RichTable.grid(padding=(0, 2))
+        grid.add_column(style="bold", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in part.values.items():
+            grid.add_row(printable(name), printable(value))
+        return grid
+    drawn = RichTable(box=box.SIMPLE_HEAD, title=part.title or None, title_justify="left", title_style="bold")
+    for heading in part.headings:
+        options: dict[str, Any] = {"justify": "right", "no_wrap": True} if heading.startswith(">") else {}
+        drawn.add_column(heading.removeprefix(">"), overflow="fold", **options)
+    for row in part.rows:
+        cells = zip(part.headings, row, strict=True)
+        drawn.add_row(
+            *(Text(printable(cell), style="" if heading else STYLES.get(cell, "")) for heading, cell in cells)
+        )
+    return drawn
+
+
+LINE_EVERY_S = 10.0  # where there is no terminal for a bar
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -65,7 +167,7 @@ wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print a value as JSON."""
-    from mllkm_scale.run.progress.choose import jsonable
+    from mllkm_scale.run.progress.listeners import jsonable
 
     say(json.dumps(jsonable(value), indent=indent, allow_nan=False))
 

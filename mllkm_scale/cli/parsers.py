@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.params import GAMMA_NAMES
 
 __all__ = [
     "Parser",
     "parse_components",
-    "parse_gammas",
     "parse_label_column",
     "parse_metric",
     "parse_number",
@@ -43,23 +40,6 @@ def parse_number(kind: type[int] | type[float], **words: Any) -> Parser:
             raise ParameterError(f"{text!r} is not {what}{known}") from None
 
     return parse
-
-
-def parse_gammas(text: str) -> str | tuple[float, ...]:
-    """The word auto or wide, or positive numbers with commas between them.
-
-    >>> parse_gammas("auto"), parse_gammas("0.1,1,10")
-    ('auto', (0.1, 1.0, 10.0))
-    """
-    if text.lower() in GAMMA_NAMES:
-        return text.lower()
-    try:
-        gammas = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ParameterError(f"{text!r} is not auto or wide, nor numbers such as 0.1,1,10") from None
-    if not all(math.isfinite(gamma) and gamma > 0 for gamma in gammas):
-        raise ParameterError(f"{text!r}: gammas must be positive")
-    return gammas
 
 
 def parse_metric(text: str) -> str | int | None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mllkm_scale.cli.group import say
-from mllkm_scale.cli.output import print_json
-from mllkm_scale.cli.tables import Table, plain_table, tell
+from mllkm_scale.cli.output import Table, plain_table, print_json, tell
 from mllkm_scale.cli.training_run import TrainingRun, open_data, tell_evaluation
 from mllkm_scale.errors import ParameterError
 
@@ -42,7 +41,7 @@ class PathRun(TrainingRun):
         """Train the models, draw error against cost, and say which one to take."""
         from mllkm_scale.model import evaluate
         from mllkm_scale.path import parse_limits
-        from mllkm_scale.path.page import write_path_page
+        from mllkm_scale.path.report import write_path_page
 
         parse_limits(self.below)  # refused before hours are spent
         with open_data(self.data, self.x, self.y) as (dataset, held_out), self._validation() as validation:
@@ -112,7 +111,7 @@ def chosen_of(points: Sequence[PathPoint], below: Sequence[str]) -> PathPoint:
 
 def tell_points(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> None:
     """The table of a path."""
-    from mllkm_scale.path.table import HEADINGS, table_rows
+    from mllkm_scale.path.report import HEADINGS, table_rows
 
     headings = [heading if place in (0, len(HEADINGS) - 1) else f">{heading}" for place, heading in enumerate(HEADINGS)]
     table = Table(headings, table_rows(points, chosen))

@@ -25,7 +25,7 @@ from mllkm_scale.errors import (
     ParameterError,
 )
 from mllkm_scale.run.folder import MODEL, RunFolder
-from mllkm_scale.run.progress.choose import choose_listener
+from mllkm_scale.run.progress.listeners import choose_listener
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client

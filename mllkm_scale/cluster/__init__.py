@@ -24,9 +24,8 @@ __all__ = [
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mllkm_scale.cluster.current import current_client
+    from mllkm_scale.cluster.client import current_client, performance_report
     from mllkm_scale.cluster.executor import DaskExecutor
-    from mllkm_scale.cluster.report import performance_report
     from mllkm_scale.cluster.start import dashboard_link, describe, open_client
     from mllkm_scale.run.job.cluster import ClusterSpec
 
@@ -34,11 +33,11 @@ _HOMES = {
     "Client": "distributed",
     "ClusterSpec": "mllkm_scale.run.job.cluster",
     "DaskExecutor": "mllkm_scale.cluster.executor",
-    "current_client": "mllkm_scale.cluster.current",
+    "current_client": "mllkm_scale.cluster.client",
     "dashboard_link": "mllkm_scale.cluster.start",
     "describe": "mllkm_scale.cluster.start",
     "open_client": "mllkm_scale.cluster.start",
-    "performance_report": "mllkm_scale.cluster.report",
+    "performance_report": "mllkm_scale.cluster.client",
 }
 
 __getattr__ = lazy_names(__name__, _HOMES)

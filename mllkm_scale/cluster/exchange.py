@@ -20,10 +20,9 @@ from typing import Any, Generic, TypeVar
 import h5py
 
 from mllkm_scale.base.executor import Shareable
+from mllkm_scale.base.folders import making_scratch, writing_scratch
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
-from mllkm_scale.data.sources import one_line
-from mllkm_scale.errors import ScratchError
 
 __all__ = ["FOLDER", "Exchange", "SharedFile", "exchange_folder"]
 
@@ -82,16 +81,11 @@ class Exchange:
         if dataset.path is not None:
             return dataset
         path = self._new_name("rows", "h5")
-        try:
-            with h5py.File(path, "w") as file:
-                stored = file.create_dataset("X", (dataset.n_rows, dataset.n_features), dataset.work_dtype)
-                for start, chunk in dataset.chunks():
-                    stored[start : start + len(chunk)] = chunk
-                    file.flush()  # on a full disk, what HDF5 puts off until it closes the file would crash it
-        except (OSError, RuntimeError) as error:
-            raise ScratchError(
-                f"writing to {self.folder} failed ({one_line(error)}): free space or choose another"
-            ) from error
+        with writing_scratch(self.folder), h5py.File(path, "w") as file:
+            stored = file.create_dataset("X", (dataset.n_rows, dataset.n_features), dataset.work_dtype)
+            for start, chunk in dataset.chunks():
+                stored[start : start + len(chunk)] = chunk
+                file.flush()  # on a full disk, what HDF5 puts off until it closes the file would crash it
         return Dataset(HDF5Source(path, "X"), None, path=path, chunk_rows=dataset.chunk_rows)
 
     def _new_name(self, stem: str, suffix: str) -> Path:
@@ -106,7 +100,7 @@ def exchange_folder(run_dir: Path | None, scratch_dir: Path | None) -> Iterator[
     What a killed training has left in the run folder is removed first; the lock of the run folder says that it is dead.
     """
     parent = run_dir or scratch_dir or Path(tempfile.gettempdir())
-    try:
+    with making_scratch(parent):
         parent.mkdir(parents=True, exist_ok=True)
         if run_dir is None:
             folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}-", dir=parent))
@@ -114,8 +108,6 @@ def exchange_folder(run_dir: Path | None, scratch_dir: Path | None) -> Iterator[
             folder = run_dir / FOLDER
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-    except OSError as error:
-        raise ScratchError(f"{parent} cannot be written ({error.strerror}): choose another folder") from error
     try:
         yield folder.absolute()
     finally:

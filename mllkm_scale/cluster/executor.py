@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,19 +20,17 @@ from distributed import Client, Future, KilledWorker
 from mllkm_scale.base.executor import Shareable, Tally, Work
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
-from mllkm_scale.cluster.exchange import Exchange, SharedFile
-from mllkm_scale.cluster.pace import Pace
-from mllkm_scale.cluster.task import Done, do_range
+from mllkm_scale.cluster.exchange import Exchange, SharedFile, exchange_folder
+from mllkm_scale.cluster.task import Done, Pace, do_range
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import BudgetError, ClusterError, MLLKMError
 
-__all__ = ["DaskExecutor", "DaskPass"]
+__all__ = ["DaskExecutor", "DaskPass", "dask_executor"]
 
 Result = TypeVar("Result")
 Value = TypeVar("Value", bound=Shareable)
-
-_POLL_S = 0.2  # between two looks at whether to go on
-_LOOK_S = 2.0  # between two looks at who the workers are
+_POLL_S = 0.2  # between two questions whether to go on
+_REFRESH_S = 2.0  # between two questions to the scheduler for its workers
 _USABLE = 0.95  # of a worker's limit: beyond it, dask starts the worker again
 _ANSWER_S = 10.0  # for an answer of the scheduler
 _FETCH_S = 2.0  # for a result that is there; then it is asked for again, and more patiently
@@ -73,9 +71,9 @@ class DaskExecutor:
         self.worker_bytes, self.poll, self.notify = worker_bytes, poll, notify
         self.address = str(client.scheduler.address) if client.scheduler is not None else "?"
         self.exchange, self.pace = Exchange(folder), Pace()
-        self.threads: dict[str, int] = {}  # of each worker, at last sight
+        self.threads: dict[str, int] = {}  # of each worker that the scheduler has named
         self.n_paused = 0  # of these workers
-        self._looked_s = -_LOOK_S
+        self._refreshed_s = -_REFRESH_S
         self._busy_s = self._waited_s = 0.0
         self._lost = self._passes = 0
         self._peaks: dict[str, int] = {}
@@ -87,7 +85,7 @@ class DaskExecutor:
         return self.exchange.place(dataset)
 
     def start(self, work: Work[Result], n_units: int) -> DaskPass[Result]:
-        self.look()
+        self.refresh_workers()
         self._passes += 1
         ranges = self.pace.cut(type(work).__name__, n_units, work.unit_work, self.n_threads)
         return DaskPass(self, work, ranges, self._passes)
@@ -113,7 +111,7 @@ class DaskExecutor:
         """Until there is a worker; a ClusterError if none comes in time."""
         started = time.monotonic()
         while not self.threads:
-            self.look(at_once=True)
+            self.refresh_workers(at_once=True)
             if self.threads:
                 return
             if self.client.status in _GONE:
@@ -126,11 +124,11 @@ class DaskExecutor:
             self.poll()
             time.sleep(_POLL_S)
 
-    def look(self, at_once: bool = False) -> None:
-        """See who the workers are, now and then: refuse those that are too small, tell of those that were lost."""
-        if self.client.status != "running" or (not at_once and time.monotonic() - self._looked_s < _LOOK_S):
+    def refresh_workers(self, at_once: bool = False) -> None:
+        """Ask the scheduler for its workers, now and then; refuse those that are too small, and tell of lost ones."""
+        if self.client.status != "running" or (not at_once and time.monotonic() - self._refreshed_s < _REFRESH_S):
             return
-        self._looked_s = time.monotonic()
+        self._refreshed_s = time.monotonic()
         before = self.threads
         client: Any = self.client
         try:
@@ -255,7 +253,7 @@ class DaskPass(Generic[Result]):
 
     def _go_on_waiting(self, i: int, deadline: float) -> None:
         self.executor.poll()
-        self.executor.look()
+        self.executor.refresh_workers()
         late = time.monotonic() > deadline
         if self.executor.client.status in _GONE or (late and self.executor.client.status != "running"):
             raise self.executor.scheduler_lost()
@@ -294,3 +292,14 @@ class DaskPass(Generic[Result]):
             self.executor.notify("the scheduler was lost and is back: its tasks are submitted again")
             self._attempt += 1
             self._futures |= {j: self._submit(j) for j in lost}
+
+
+@contextmanager
+def dask_executor(
+    client: Client, run_dir: Path | None, scratch_dir: Path | None, **settings: Any
+) -> Iterator[DaskExecutor]:
+    """The executor once a worker is there, with the settings of `DaskExecutor`; its folder is removed at the end."""
+    with exchange_folder(run_dir, scratch_dir) as folder:
+        executor = DaskExecutor(client, folder, **settings)
+        executor.wait_for_workers()
+        yield executor

@@ -1,25 +1,63 @@
-"""What runs in a dask worker: a range of a pass, with one BLAS thread, on files that the worker opens itself."""
+"""The tasks of a pass: into how many ranges it is cut, and what runs in a dask worker.
+
+Ranges take a few seconds each, by the pace at which earlier passes went. A worker does its range with one BLAS thread,
+on files that it opens itself.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mllkm_scale.base.allocator import keep_memory
 from mllkm_scale.base.executor import Work
-from mllkm_scale.base.memory import peak_bytes
+from mllkm_scale.base.memory import keep_memory, peak_bytes
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ClusterError
 
-__all__ = ["Done", "do_range"]
+__all__ = ["Done", "Pace", "do_range"]
+
+TASK_S = 2.0
+"""Length of a range that is aimed at: far more than a scheduler takes for it, and little to lose with a worker."""
+
+_FIRST_PACE = 5e-10  # seconds a multiply-add, before anything was measured
+
+
+class Pace:
+    """Seconds a multiply-add of each kind of work, as measured.
+
+    Examples
+    --------
+    >>> pace = Pace()
+    >>> pace.learn("scan", work=1e9, seconds=1.0)
+    >>> pace.cut("scan", n_units=8, unit_work=1e9, threads=2)
+    [range(0, 2), range(2, 4), range(4, 6), range(6, 8)]
+    """
+
+    def __init__(self) -> None:
+        self._paces: dict[str, float] = {}
+
+    def learn(self, kind: str, work: float, seconds: float) -> None:
+        """Remember how long so many multiply-adds took a thread."""
+        if work > 0 and seconds > 0:
+            self._paces[kind] = seconds / work
+
+    def cut(self, kind: str, n_units: int, unit_work: float, threads: int) -> list[range]:
+        """Ranges of nearly equal length, as many for each thread."""
+        total_s = n_units * unit_work * self._paces.get(kind, _FIRST_PACE)
+        threads = max(1, threads)
+        each = max(1, round(total_s / (TASK_S * threads)))
+        count = min(n_units, each * threads)
+        edges = [-(-n_units * i // count) for i in range(count + 1)] if count else [0]
+        return [range(first, last) for first, last in pairwise(edges)]
+
 
 Result = TypeVar("Result")
-
-_SIGHT_S = 10.0  # that a network file system may take to show a new file
-_LOOK_S = 0.1
+_VISIBLE_S = 10.0  # that a network file system may take to show a new file
+_RETRY_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -41,22 +79,22 @@ def do_range(work: Work[Result], units: range, version: str) -> Done[Result]:
         )
     started = time.perf_counter()
     for path in work.paths:
-        _require_sight(path, worker)
+        _require_visible(path, worker)
     keep_memory()
     with one_blas_thread():
         result = work(units)
     return Done(result, time.perf_counter() - started, worker, peak_bytes())
 
 
-def _require_sight(path: Path, worker: str) -> None:
-    deadline = time.monotonic() + _SIGHT_S
+def _require_visible(path: Path, worker: str) -> None:
+    deadline = time.monotonic() + _VISIBLE_S
     while not path.exists():
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"worker {worker} does not see {path}: put the data and the run folder (or scratch_dir) on a file"
                 " system that master and workers share, under the same path"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_RETRY_S)
 
 
 def _address() -> str:

@@ -21,9 +21,9 @@ from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfMod
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
-from mllkm_scale.online.look import ONLINE
+from mllkm_scale.online.model import ONLINE
 from mllkm_scale.online.params import OnlineParams
-from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.online.workers import probing_workers
 from mllkm_scale.params import changed, defaults, resolve
 from mllkm_scale.training import train
 
@@ -305,7 +305,7 @@ class MLLKMClassifier(DecidesByModel):
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
         learner.feature_names = unique_names(getattr(self, "feature_names_in_", None))
-        with enlisted_for(learner, current_client()):
+        with probing_workers(learner, current_client()):
             learner.learn(rows, labels)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)

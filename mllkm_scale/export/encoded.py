@@ -15,7 +15,7 @@ from mllkm_scale.data.tables.coding import MISSING
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, DATE
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.export.c_text import c_string, c_table
-from mllkm_scale.export.onnx_graph import Graph
+from mllkm_scale.export.onnx_machine import Graph
 from mllkm_scale.export.single import require_single
 
 __all__ = ["about_encoding", "c_encoding", "encoding_record", "onnx_inputs"]

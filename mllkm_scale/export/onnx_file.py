@@ -13,12 +13,13 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.encoded import onnx_inputs
 from mllkm_scale.export.forms import PRECISIONS, FormName, PrecisionName, find_tables
 from mllkm_scale.export.layout import machine_layout, table_layout
-from mllkm_scale.export.onnx_graph import Graph, import_onnx
 from mllkm_scale.export.onnx_machine import (
+    Graph,
     add_component_scores,
     add_global_scores,
     add_preparation,
     add_table_scores,
+    import_onnx,
 )
 from mllkm_scale.export.single import single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes

@@ -1,7 +1,6 @@
 """Gram matrices: the blocks of the restricted problem, and a store of tiles with a bound in bytes."""
 
 from mllkm_scale.gram.blocks import Block, make_block
-from mllkm_scale.gram.statistics import TileStatistics
-from mllkm_scale.gram.store import TileKey, TileStore
+from mllkm_scale.gram.store import TileKey, TileStatistics, TileStore
 
 __all__ = ["Block", "TileKey", "TileStatistics", "TileStore", "make_block"]

@@ -21,13 +21,12 @@ from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import gamma_of_half_width
-from mllkm_scale.learn.batches import Batches, Place
+from mllkm_scale.learn.batches import BLOCK_ROWS, Batches, Place
 from mllkm_scale.learn.dropout import Dropout
 from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
-from mllkm_scale.learn.sizes import BLOCK_ROWS
 
 __all__ = ["Descent", "DescentState", "first_machine"]
 

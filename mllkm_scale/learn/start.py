@@ -1,14 +1,15 @@
-"""How the learned machine joins MKL: its metric becomes a part of the preparation, its kernels are candidates, and its
-predictors are where SequentialMKL starts.
+"""What becomes of a learned machine: where MKL starts, and what run.json remembers.
 
-A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the kernel, the
-squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum hinge (F5) and
-the weights beta_m = |w_m| / sum |w_m|, with which sum_m |w_m|^2 / beta_m is as small as it can be.
+Its metric becomes a part of the preparation, its kernels are candidates, and its predictors are where SequentialMKL
+starts. A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the
+kernel, the squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum
+hinge (F5) and the weights beta_m = |w_m| / sum |w_m|, with which sum_m |w_m|^2 / beta_m is as small as it can be.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,10 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import list_scales
+from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Learned
 
-__all__ = ["LearnedStart", "folded", "start_of"]
-
+__all__ = ["LearnedRecord", "LearnedStart", "folded", "record_of", "start_of"]
 
 _QUANTILES = (0.125, 0.375, 0.625, 0.875)
 
@@ -84,3 +85,57 @@ def start_of(learned: Learned, family: Family, reference: Array | None) -> Learn
         raise ParameterError("no learned kernel reaches a sample: check that the samples differ, or use anchors='all'")
     kernels = family.kernels(anchors[used], gammas[used], scales[used])
     return LearnedStart(kernels, coef[:, used], local_coef[:, used], learned.held, learned.held_error, learned.epochs)
+
+
+@dataclass(frozen=True)
+class LearnedRecord:
+    """What was learned, in numbers.
+
+    Attributes
+    ----------
+    n_kernels : int
+        Kernels that were learned.
+    metric : str, int or None
+        What was learned of the features.
+    importance : tuple of float
+        Of each prepared column, with six digits: its spread in the metric, divided by the largest.
+    features : tuple of int, or None
+        The feature that each column is made of; None if columns are principal components.
+    quantile : tuple of bool
+        Whether each column is a quantile column.
+    dropped_columns, dropped_features : int
+        Columns that vanish in the metric, and features of which no column is left.
+    """
+
+    n_kernels: int
+    metric: Metric
+    importance: tuple[float, ...]
+    features: tuple[int, ...] | None
+    quantile: tuple[bool, ...]
+    dropped_columns: int
+    dropped_features: int
+
+    def as_dict(self, n_kept: int | None, n_beside: int | None) -> dict[str, Any]:
+        """Plain data, for JSON, with the learned kernels and the others that the model has."""
+        return asdict(self) | {"kept_kernels": n_kept, "other_kernels": n_beside}
+
+
+def record_of(learned: Learned, preprocessor: Preprocessor) -> LearnedRecord:
+    """The record of what was learned on rows that `preprocessor` has prepared, which has no metric in it yet."""
+    layout, scaling = learned.machine.layout, preprocessor.scaling
+    kept = (
+        learned.kept_features if layout.metric is not None and not layout.linear else np.ones(layout.n_features, bool)
+    )
+    features, quantile, lost = None, np.zeros(layout.n_features, dtype=bool), 0
+    if preprocessor.projection is None:
+        features = np.array([scaling.feature(column) for column in range(layout.n_features)])
+        quantile, lost = scaling.mapped, len(np.unique(features)) - len(np.unique(features[kept]))
+    return LearnedRecord(
+        n_kernels=layout.n_kernels,
+        metric=layout.metric,
+        importance=tuple(float(f"{value:.6g}") for value in learned.importance),
+        features=None if features is None else tuple(features.tolist()),
+        quantile=tuple(quantile.tolist()),
+        dropped_columns=int(np.count_nonzero(~kept)),
+        dropped_features=lost,
+    )

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.base.allocator import give_back
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.memory import give_back
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block, make_block, vectors_of
-from mllkm_scale.gram.statistics import TileStatistics
-from mllkm_scale.gram.store import TileStore
+from mllkm_scale.gram.store import TileStatistics, TileStore
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels
 from mllkm_scale.mkl.alternating import alternating_mkl

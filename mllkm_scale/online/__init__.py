@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mllkm_scale.online.sources.json_samples import JSONSamples
     from mllkm_scale.online.sources.opening import open_samples
     from mllkm_scale.online.sources.samples import IterableSamples
-    from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
+    from mllkm_scale.online.streamed_kernels.bounds import StreamCertificate
     from mllkm_scale.online.streamed_kernels.mkl import OnlineKernelMKL
     from mllkm_scale.online.streaming import StreamResult
     from mllkm_scale.online.streams import stream
@@ -41,7 +41,7 @@ _HOMES = {
     "OnlineKernelMKL": "mllkm_scale.online.streamed_kernels.mkl",
     "OnlineLearner": "mllkm_scale.online.learner",
     "OnlineParams": "mllkm_scale.online.params",
-    "StreamCertificate": "mllkm_scale.online.streamed_kernels.certificate",
+    "StreamCertificate": "mllkm_scale.online.streamed_kernels.bounds",
     "StreamResult": "mllkm_scale.online.streaming",
     "open_samples": "mllkm_scale.online.sources.opening",
     "stream": "mllkm_scale.online.streams",

@@ -2,10 +2,10 @@
 
     warm up   the first samples wait; then scaling, projection, gammas and C are taken from them, and the machine starts
     learn     samples wait until a block of them is there, and are learned together
-    look      the model as it would be now: a copy learns the samples that wait, and is finished; nothing changes
+    model     the model as it would be now: a copy learns the samples that wait, and is finished; nothing changes
 
-So the state is a function of the samples in their order, however they are cut into calls, and however often someone
-looks.
+So the state is a function of the samples in their order, however they are cut into calls, and however often the
+model is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,52 @@ from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import Features, match_dataset
-from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import BLOCK, OnlineMachine, OnlineSettings
+from mllkm_scale.online.model import model_of
 from mllkm_scale.online.params import OnlineParams, require_online
-from mllkm_scale.online.pending import Pending
 from mllkm_scale.online.plan import OnlinePlan, plan_online
 from mllkm_scale.online.prequential import Prequential
 from mllkm_scale.online.probing import Probing
 from mllkm_scale.online.setup import Setup, codes_of, sizes_of_stream
 from mllkm_scale.params import Params
 
-__all__ = ["OnlineLearner"]
+__all__ = ["OnlineLearner", "Pending"]
+
+
+@dataclass
+class Pending:
+    """Rows (n, d) as they came, their labels or codes (n,), ids (n,), and which came for the first time (n,)."""
+
+    X: Array = field(default_factory=lambda: np.empty((0, 0)))
+    y: Array = field(default_factory=lambda: np.empty(0))
+    ids: Array = field(default_factory=lambda: np.empty(0, np.int64))
+    new: Array = field(default_factory=lambda: np.empty(0, bool))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def append(self, X: Array, y: Array, ids: Array, new: bool) -> None:
+        """More samples come; the first ones say how many features there are."""
+        if len(X) != len(y):
+            raise DataError(f"there are {len(X)} rows and {len(y)} labels: give one label per row")
+        if self.X.shape[1] and X.shape[1] != self.X.shape[1]:
+            raise DataError(
+                f"these rows have {X.shape[1]} features, those before had {self.X.shape[1]}: give the same features in"
+                " the same order"
+            )
+        first = not self.X.shape[1]
+        self.X, self.y = (
+            (X.copy(), np.array(y)) if first else (np.concatenate([self.X, X]), np.concatenate([self.y, y]))
+        )
+        self.ids = np.concatenate([self.ids, ids])
+        self.new = np.concatenate([self.new, np.full(len(X), new)])
+
+    def take(self, n: int) -> Pending:
+        """The first n, which wait no longer."""
+        first = Pending(self.X[:n], self.y[:n], self.ids[:n], self.new[:n])
+        self.X, self.y, self.ids, self.new = self.X[n:], self.y[n:], self.ids[n:], self.new[n:]
+        return first
+
 
 _SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
 

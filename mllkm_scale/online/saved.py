@@ -21,10 +21,9 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.online.active import ActiveKernels
 from mllkm_scale.online.kept import KeptSamples
-from mllkm_scale.online.learner import OnlineLearner
+from mllkm_scale.online.learner import OnlineLearner, Pending
 from mllkm_scale.online.machine import OnlineMachine
 from mllkm_scale.online.params import SHARED
-from mllkm_scale.online.pending import Pending
 from mllkm_scale.online.prequential import Prequential
 from mllkm_scale.online.probing import Candidates, Probe
 from mllkm_scale.online.setup import Setup, codes_of

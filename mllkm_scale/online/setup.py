@@ -12,7 +12,7 @@ from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.automatic import local_bias_of, weight_of_loss
-from mllkm_scale.kernels.gammas import resolve_gammas
+from mllkm_scale.kernels.gammas import n_gammas, resolve_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.online.params import OnlineParams
@@ -84,7 +84,7 @@ def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: 
         # A share of variance may keep all of them.
         n_features=int(components) if counted else n_columns,  # type: ignore[arg-type]
         n_classes=n_classes,
-        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        n_gammas=n_gammas(params.gammas),
         warm_up=online.warm_up,
         componentwise=params.componentwise,
         map=check_map(params.map),

@@ -19,8 +19,8 @@ from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import listed_names, unique_names
 from mllkm_scale.online.learner import OnlineLearner
-from mllkm_scale.online.look import model_of
 from mllkm_scale.online.machine import EPISODE
+from mllkm_scale.online.model import model_of
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.report.finalize import ReportFinalizer

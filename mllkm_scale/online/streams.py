@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,11 @@ from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.params import stream_params
 from mllkm_scale.online.sources.samples import Samples
 from mllkm_scale.online.streaming import Streaming, StreamResult
-from mllkm_scale.online.workers import enlisted_for
+from mllkm_scale.online.workers import probing_workers
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checkpoint import checkpoint_seed
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.session import listeners_of, seeded
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -108,15 +107,12 @@ def stream(
         if run_dir is not None:
             opened = RunFolder.resume(run_dir) if resume else RunFolder.create(run_dir, overwrite)
             folder = stack.enter_context(opened)
-        if settings.random_state is None:
-            seed = checkpoint_seed(folder.checkpoint) if folder and resume else secrets.randbits(63)
-            settings = replace(settings, random_state=seed)
-        own = PlainProgress() if settings.verbose else None
-        tell = broadcast(listener, own, None if folder is None else folder.record)
+        settings = seeded(settings, partial(checkpoint_seed, folder.checkpoint) if folder and resume else None)
+        tell = listeners_of(settings, listener, None if folder is None else folder.record)
         learner = OnlineLearner(settings, online, classes, like=like, held_bytes=held_bytes)
         stack.callback(learner.close)
         finalizer = ReportFinalizer.of_stream(test, image_shape, report if folder is not None else False)
         streaming = Streaming(learner, samples, tell, folder, should_stop, waiting, checkpoint_s, finalizer)
         where = None if folder is None else folder.path
-        stack.enter_context(enlisted_for(learner, client, where, lambda text: tell(Notice(text))))
+        stack.enter_context(probing_workers(learner, client, where, lambda text: tell(Notice(text))))
         return streaming.run(resume)

@@ -1,4 +1,4 @@
-"""Dask workers that probe the kernels of a stream: how they are dask_executor, and what each of them needs."""
+"""Dask workers that probe the kernels of a stream: how they join it, and what each of them needs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import BLOCK, EPISODE
 from mllkm_scale.online.plan import USUAL_SAMPLES
 from mllkm_scale.online.setup import sizes_of_stream
+from mllkm_scale.plan.passes import WORKER_BASE_BYTES, worker_rows
 from mllkm_scale.plan.sizes import Sizes
-from mllkm_scale.plan.worker import WORKER_BASE_BYTES, worker_rows
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["enlisted_for", "worker_bytes_of"]
+__all__ = ["probing_workers", "worker_bytes_of"]
 
 
 @contextmanager
-def enlisted_for(
+def probing_workers(
     learner: OnlineLearner,
     client: Client | None,
     run_dir: Path | None = None,
@@ -33,7 +33,7 @@ def enlisted_for(
     if client is None:
         yield
         return
-    from mllkm_scale.cluster.dask_executor import dask_executor
+    from mllkm_scale.cluster.executor import dask_executor
 
     with dask_executor(
         client,

@@ -20,8 +20,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.base.access import reading, writing
 from mllkm_scale.base.events import Event
+from mllkm_scale.base.folders import reading, writing
 from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, PathEnd, PathFile, conform, conform_array, parse_json
 from mllkm_scale.base.wording import describe
@@ -31,8 +31,8 @@ from mllkm_scale.path.points import PathPoint, knee_point
 from mllkm_scale.run.checked_state import StateSizes, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.log import LOGGER
-from mllkm_scale.run.machine import state_arrays, state_from_arrays
+from mllkm_scale.run.history import LOGGER
+from mllkm_scale.run.strategy import state_arrays, state_from_arrays
 from mllkm_scale.run.training import Start
 
 __all__ = ["PATH", "PathFolder", "read_path"]

@@ -9,7 +9,6 @@ Data are prepared once, and kernels learned once. Every model has a certificate 
 from __future__ import annotations
 
 import hashlib
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor, ThreadExecutor
-from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
+from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.preparation.prepared import require_writable
@@ -32,17 +31,16 @@ from mllkm_scale.mkl.state import State
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
-from mllkm_scale.path.cost import costs_of
 from mllkm_scale.path.folder import PathFolder
-from mllkm_scale.path.limits import parse_limits
-from mllkm_scale.path.points import PathPoint, best_point, knee_point
-from mllkm_scale.path.values import PathValues, path_values
+from mllkm_scale.path.limits import PathValues, parse_limits, path_values
+from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.progress.choose import PlainProgress, broadcast
+from mllkm_scale.run.progress.listeners import broadcast
+from mllkm_scale.run.session import listeners_of, seeded, working_threads
 from mllkm_scale.run.training import COLD, Start, Training, TrainResult
 from mllkm_scale.training import dask_executor
 
@@ -133,9 +131,8 @@ def train_path(
         folder = None
         if run_dir is not None:
             folder = stack.enter_context(PathFolder(Path(run_dir), resume=resume, overwrite=overwrite))
-        if settings.random_state is None:
-            seed = folder.facts["seed"] if folder and resume else secrets.randbits(63)
-            settings = replace(settings, random_state=seed)
+        resumed = folder if resume else None
+        settings = seeded(settings, None if resumed is None else lambda: int(resumed.facts["seed"]))
         if isinstance(validation, float | int):
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
@@ -146,10 +143,8 @@ def train_path(
         finalizer = ReportFinalizer.checked(dataset, held_out, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
             require_writable(Path(settings.scratch_dir))
-        own = PlainProgress() if settings.verbose else None
-        tell = broadcast(listener, own)
-        stack.enter_context(one_blas_thread())
-        threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
+        tell = listeners_of(settings, listener)
+        threads = stack.enter_context(working_threads(settings))
         path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
         if client is not None:
             where = None if folder is None else folder.path

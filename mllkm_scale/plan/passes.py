@@ -1,4 +1,4 @@
-"""What the passes over all samples and all kernels hold in memory: arithmetic over sizes.
+"""What the passes over all samples and all kernels hold in memory, here and in a dask worker: arithmetic over sizes.
 
 They are done in turn, so that the largest of them counts. How many support vectors and active kernels there will be is
 not known before the training: it is as many as were seen on real data.
@@ -16,9 +16,9 @@ from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES, 
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_block_bytes
 from mllkm_scale.kernels.predictors import rows_at_once
+from mllkm_scale.learn.batches import learn_bytes
 from mllkm_scale.learn.machine import Layout
 from mllkm_scale.learn.settings import learn_settings
-from mllkm_scale.learn.sizes import learn_bytes
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.plan.contenders import TRIED_AT_ONCE
 from mllkm_scale.plan.sizes import Sizes
@@ -27,6 +27,7 @@ from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_
 
 __all__ = [
     "EXPECTED_KERNELS",
+    "WORKER_BASE_BYTES",
     "blocks_bytes",
     "chunk_bytes",
     "coefficient_bytes",
@@ -38,6 +39,7 @@ __all__ = [
     "scanned_bytes",
     "selecting_bytes",
     "support_bytes_within",
+    "worker_rows",
 ]
 
 EXPECTED_KERNELS = 500
@@ -174,3 +176,33 @@ def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
 
 def _component_sizes(sizes: Sizes) -> tuple[int, int, int, MapName, int]:
     return expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas
+
+
+WORKER_BASE_BYTES = 320_000_000
+"""Interpreter, libraries and compiled functions of a dask worker, as measured; so too what a main program imports."""
+
+
+def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[str, int, str], ...]:
+    """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
+    n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
+    kernels = expected_kernels(sizes)
+    read_bytes = min(n_support * d * 8, support_bytes)
+    rows_bytes = read_bytes + max(read_bytes, scanned_bytes(sizes, support_bytes))
+    reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
+    features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
+    tasks = max(
+        blocks_bytes(sizes, threads, support_bytes),
+        threads * (min(features, 64 << 20) + 3 * chunk_bytes(sizes)),
+        threads * preparing_bytes(sizes, 1),
+        threads * ((64 << 20) if sizes.componentwise else (16 << 20)),
+    )
+    rows = [
+        ("interpreter and libraries", WORKER_BASE_BYTES, "measured"),
+        ("reading", sizes.read_bytes, ""),
+        ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
+        ("support", rows_bytes + n_support * K * 8, f"at most {n_support} support vectors"),
+        ("reference rows and local predictors", reference + coefficient_bytes(sizes), f"{kernels} kernels"),
+        ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
+    ]
+    rows.append(("reserve", sum(size for _, size, _ in rows[1:]) // 10, "for the allocator"))
+    return tuple(rows)

@@ -12,6 +12,7 @@ from mllkm_scale.data.labels import n_outputs
 from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
+from mllkm_scale.kernels.gammas import n_gammas
 from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.settings import learned_kernels
@@ -86,7 +87,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_tried=0 if is_settled(contenders(params, dataset.n_rows)) else min(dataset.n_rows, MOST_ROWS),
         n_unmapped=n_unmapped,
         metric="diagonal" if params.metric == "auto" else params.metric,
-        n_gammas=5 if isinstance(params.gammas, str) else int(np.size(params.gammas)),
+        n_gammas=n_gammas(params.gammas),
         componentwise=params.componentwise,
         threads=n_threads(params.n_jobs),
         read_bytes=dataset.buffer_bytes,

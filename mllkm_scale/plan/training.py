@@ -26,9 +26,9 @@ from mllkm_scale.plan.passes import (
     scan_bytes,
     selecting_bytes,
     support_bytes_within,
+    worker_rows,
 )
 from mllkm_scale.plan.sizes import Sizes, sizes_of
-from mllkm_scale.plan.worker import worker_rows
 
 __all__ = ["BASE_BYTES", "Plan", "expected_working", "make_plan", "plan_for"]
 

@@ -12,19 +12,15 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.data.image_shape import ImageShape, require_image_shape
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.model.model import Model
-from mllkm_scale.report.anchor_images import anchor_images
+from mllkm_scale.report.curves import memory_pictures, plan_rows, stream_pictures, training_pictures
 from mllkm_scale.report.facts import cards, data_facts, model_facts, parameters, result_facts
-from mllkm_scale.report.kernel_pictures import kernel_pictures
+from mllkm_scale.report.kernels import anchor_images, kernel_pictures
 from mllkm_scale.report.learning import learning_section
 from mllkm_scale.report.measured import measured
-from mllkm_scale.report.memory_pictures import memory_pictures, plan_rows
-from mllkm_scale.report.picture import Picture
+from mllkm_scale.report.picture import Picture, render, require_page, write_page
 from mllkm_scale.report.regions import anchor_regions
-from mllkm_scale.report.rendering import render, require_page, write_page
 from mllkm_scale.report.run_files import Run, read_run
 from mllkm_scale.report.shape_pictures import shape_section
-from mllkm_scale.report.stream_curves import stream_pictures
-from mllkm_scale.report.training_curves import training_pictures
 from mllkm_scale.run.folder import REPORT
 
 __all__ = ["write_report"]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.base.access import reading
 from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.folders import reading
 from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, EvaluationFile, PlanFile, RunFile, conform, parse_json
 from mllkm_scale.errors import DataError

@@ -54,7 +54,7 @@ def styled(draw: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 @styled
 def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
     """Write a picture as PNG and SVG; `path` has no suffix."""
-    from mllkm_scale.base.access import writing
+    from mllkm_scale.base.folders import writing
 
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
     with writing(path.parent):

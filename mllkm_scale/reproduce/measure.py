@@ -1,17 +1,62 @@
-"""Train a machine, test it, and time both."""
+"""One measurement of an experiment: load the data, split it at random, train a machine, test it, and time both.
+
+The splits depend on their seed alone, so that they are the same for every method.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.reproduce.splits import Split
+from mllkm_scale.data import Dataset
+from mllkm_scale.data.catalogue import ENTRIES, find, load
 
-__all__ = ["best_time_s", "tested"]
+__all__ = ["TRAIN_SHARE", "Split", "best_time_s", "random_split", "samples", "tested"]
+
+
+def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
+    """X (n, d) and y (n,) of a data set of the catalogue, or of an HDF5 or zarr file with these names."""
+    if name not in ENTRIES and (Path(name).suffix or Path(name).exists()):
+        with Dataset.open(name) as dataset:
+            return dataset.part(0, dataset.n_rows).astype(np.float64), dataset.labels()
+    found = load(find(name).name, notice=tell, progress=tell)
+    return found.X.astype(np.float64), found.y
+
+
+TRAIN_SHARE = 0.7
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on and rows to test on."""
+
+    X: Array
+    y: Array
+    X_test: Array
+    y_test: Array
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter((self.X, self.y, self.X_test, self.y_test))
+
+
+def random_split(X: Array, y: Array, seed: int, train_share: float = TRAIN_SHARE) -> Split:
+    """A random part of the rows for training, and the others for testing.
+
+    >>> split = random_split(np.arange(20.0).reshape(10, 2), np.arange(10), seed=0)
+    >>> split.X.shape, split.X_test.shape, sorted([*split.y.tolist(), *split.y_test.tolist()])
+    ((7, 2), (3, 2), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    order = np.random.default_rng(seed).permutation(len(X))
+    train, test = np.split(order, [round(train_share * len(X))])
+    return Split(X[train], y[train], X[test], y[test])
+
 
 _AT_LEAST_S = 0.05  # predictions are repeated so long, and the shortest counts: others wait for the machine
 

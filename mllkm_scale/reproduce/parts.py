@@ -1,17 +1,41 @@
-"""The parts of a long evaluation, a JSON file each: what was interrupted goes on where it was."""
+"""Records of a long evaluation, and how they are told.
+
+Each part is a JSON file of its own, so that an evaluation that was interrupted goes on where it was.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.access import writing
+from mllkm_scale.base.folders import writing
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.whole_files import write_whole
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "figure", "markdown_table"]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table.
+
+    >>> print(*markdown_table(["a", "b"], [["1", "2"]]), sep="\\n")
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def figure(value: float) -> str:
+    """A number with at least two digits that count.
+
+    >>> figure(1234.5), figure(12.34), figure(1.234), figure(0.01234)
+    ('1,234', '12', '1.2', '0.012')
+    """
+    return f"{value:,.0f}" if value >= 10.0 else f"{value:.2g}"
+
 
 Record = dict[str, Any]
 

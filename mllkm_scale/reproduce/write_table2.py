@@ -1,4 +1,4 @@
-"""Table 2 as Markdown, CSV and LaTeX, and its mean ranks as a picture."""
+"""Table 2 as Markdown, CSV and LaTeX, and its mean ranks as a picture with the critical difference (Demsar 2006)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,49 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.methods import GROUPS
+from mllkm_scale.reproduce.parts import markdown_table
+from mllkm_scale.reproduce.significance import Ranks
 from mllkm_scale.reproduce.table2 import Comparison, Row, Table
-from mllkm_scale.reproduce.text import markdown_table
 
-__all__ = ["as_csv", "as_latex", "as_markdown", "splits_csv", "write"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+__all__ = ["as_csv", "as_latex", "as_markdown", "draw_ranks", "splits_csv", "write"]
+
+
+@styled
+def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
+    """Methods from best to worst; the shade holds those that Nemenyi's test does not tell apart from the best."""
+    from matplotlib.figure import Figure
+
+    order = ranks.mean.argsort(kind="stable")
+    means, names = ranks.mean[order], [methods[i] for i in order]
+    figure = Figure(figsize=(5.5, 0.22 * len(names) + 0.9))
+    axes = figure.subplots()
+    for place, (mean, name) in enumerate(zip(means, names, strict=True)):
+        ours = name.startswith("MLLKM")
+        axes.plot([0.5, mean], [place, place], color="#dddddd", lw=0.6, zorder=1)
+        axes.plot(mean, place, "o", color=BLUE if ours else GREY, ms=4.5, zorder=3)
+    best, reach = means[0], min(means[0] + ranks.critical_difference, len(names) + 0.5)
+    axes.axvspan(best, reach, color=BLUE, alpha=0.08, lw=0)
+    axes.plot([best, reach], [-0.75, -0.75], color=BLUE, lw=2.5, solid_capstyle="butt")
+    text = f"critical difference {ranks.critical_difference:.2f}: not told apart from the best"
+    axes.text(best, -0.95, text, fontsize=7, color=BLUE, va="bottom")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -1.6)
+    axes.set_xlim(0.5, len(names) + 0.5)
+    axes.set_xlabel(f"mean rank over the data sets (Friedman's test: p = {ranks.friedman_p:.3f})")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return figure
+
 
 LEVEL = 0.05
 
@@ -31,7 +66,6 @@ def write(table: Table, folder: Path) -> list[Path]:
     paths = [folder / name for name in texts]
     if table.ranks is not None:
         from mllkm_scale.report.style import save
-        from mllkm_scale.reproduce.ranks_figure import draw_ranks
 
         paths += save(draw_ranks(table.methods, table.ranks), folder / "table2-ranks")
     return paths
@@ -124,8 +158,8 @@ def _reading(table: Table) -> str:
 
 def _leading(table: Table, row: Row) -> bool:
     """Whether the method with the best mean is not significantly better."""
+    from mllkm_scale.reproduce.measure import TRAIN_SHARE
     from mllkm_scale.reproduce.significance import corrected_t_test
-    from mllkm_scale.reproduce.splits import TRAIN_SHARE
 
     best = max(table.of(row.data), key=lambda other: other.accuracy.mean())
     if best is row:

@@ -15,8 +15,8 @@ from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.params import Params
-from mllkm_scale.run.machine import MachineState
 from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.strategy import MachineState
 
 __all__ = ["assemble", "assemble_learned", "plain_params"]
 

@@ -1,6 +1,6 @@
 """The state after a round, from which a training goes on with the same bits.
 
-A checkpoint is a archive file. Its fingerprint stands for the data and the parameters: what one training left
+A checkpoint is an archive file. Its fingerprint stands for the data and the parameters: what one training left
 is never continued by another.
 """
 

@@ -28,8 +28,8 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
 from mllkm_scale.plan.training import Plan, expected_working
 from mllkm_scale.run.folds import Trial, mistakes
-from mllkm_scale.run.machine import make_machine
 from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.strategy import make_machine
 
 __all__ = [
     "CS",

@@ -26,15 +26,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from mllkm_scale.base.access import writing
-from mllkm_scale.base.as_json import jsonable
-from mllkm_scale.base.events import Epoch, Event, Round, Streamed
+from mllkm_scale.base.events import Epoch, Event, Round, Streamed, jsonable
+from mllkm_scale.base.folders import writing
 from mllkm_scale.base.whole_files import sweep_partial, write_whole
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, ParameterError
-from mllkm_scale.run.history import History
+from mllkm_scale.run.history import LOGGER, History, log_to
 from mllkm_scale.run.lock import locked
-from mllkm_scale.run.log import LOGGER, log_to
 
 __all__ = ["RunFolder"]
 

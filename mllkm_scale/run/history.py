@@ -1,29 +1,70 @@
-"""history.jsonl and stream.jsonl: the rounds of a training, or the reports of a stream, one JSON object a line.
+"""What a run folder records line by line: history.jsonl, stream.jsonl and run.log.
 
+history.jsonl and stream.jsonl hold the rounds of a training, or the reports of a stream, one JSON object a line.
 Versions of the package differ in the fields of a round. One that a line does not have takes its default; one that this
 version does not know is not read, but stays in the file. The history is a record: whether a training can be resumed is
-for its checkpoint to say.
+for its checkpoint to say. run.log is what the package logs while a training runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
 
-from mllkm_scale.base.access import reading, writing
-from mllkm_scale.base.as_json import event_fields
-from mllkm_scale.base.events import Epoch, Round, Streamed
+from mllkm_scale.base.events import Epoch, Round, Streamed, event_fields
+from mllkm_scale.base.folders import reading, writing
 from mllkm_scale.base.regular_files import open_to_append, read_regular
 from mllkm_scale.base.schemas import parse_json
 from mllkm_scale.base.whole_files import write_whole
 from mllkm_scale.errors import DataError
+from mllkm_scale.printable import printable
 
-__all__ = ["History"]
+__all__ = ["LOGGER", "History", "log_to"]
+
+LOGGER = logging.getLogger("mllkm_scale")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class _Printable(logging.Formatter):
+    """Lines in which control characters are escaped: messages name files and data sets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Block in which what the package logs, from level INFO on, is appended to a file as well.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with log_to(Path(folder, "run.log")):
+    ...         LOGGER.info("tile %d was made again", 7)
+    ...     Path(folder, "run.log").read_text().split(maxsplit=2)[2]
+    'INFO tile 7 was made again\\n'
+    """
+    handler = logging.StreamHandler(open_to_append(path))
+    handler.setFormatter(_Printable(LOG_FORMAT))
+    handler.setLevel(logging.INFO)
+    level_before = LOGGER.level
+    LOGGER.addHandler(handler)
+    if LOGGER.getEffectiveLevel() > logging.INFO:
+        LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level_before)
+        handler.close()
+        handler.stream.close()
 
 
 MOST_HISTORY_BYTES = 1_000_000_000

@@ -25,9 +25,8 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Keeper, learn_kernels
-from mllkm_scale.learn.record import LearnedRecord, record_of
 from mllkm_scale.learn.settings import learn_settings, learned_kernels
-from mllkm_scale.learn.start import LearnedStart, folded, start_of
+from mllkm_scale.learn.start import LearnedRecord, LearnedStart, folded, record_of, start_of
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
@@ -35,7 +34,6 @@ from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 
 __all__ = ["Problem", "build_problem"]
-
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (

@@ -73,10 +73,10 @@ def time_left(history: Sequence[Round], tol: float) -> float | None:
         return 0.0
     before = history[max(0, len(history) - 4)]
     rounds = last.number - before.number
-    if rounds < 1 or not 0 < last.seen_gap < before.seen_gap:
+    if rounds < 1 or not 0 < last.current_gap < before.current_gap:
         return None
-    rate = math.log(before.seen_gap / last.seen_gap) / rounds
-    left = max(1.0, math.log(last.seen_gap / tol) / rate)  # what is likely has to be proved
+    rate = math.log(before.current_gap / last.current_gap) / rounds
+    left = max(1.0, math.log(last.current_gap / tol) / rate)  # what is likely has to be proved
     return left * (last.elapsed_s - before.elapsed_s) / rounds
 
 

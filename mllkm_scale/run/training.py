@@ -24,7 +24,7 @@ from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
-from mllkm_scale.learn.record import LearnedRecord
+from mllkm_scale.learn.start import LearnedRecord
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.certificate import Certificate, Proof
 from mllkm_scale.mkl.inner import InnerMKL
@@ -44,10 +44,10 @@ from mllkm_scale.run.finalizer import Finalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
-from mllkm_scale.run.machine import make_machine, state_arrays, state_from_arrays
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.records import cluster_record, round_event
 from mllkm_scale.run.selection import Selection, load_selection, select
+from mllkm_scale.run.strategy import make_machine, state_arrays, state_from_arrays
 
 if TYPE_CHECKING:
     from mllkm_scale.model.evaluation import Evaluation

@@ -1,15 +1,14 @@
-"""Rows of a matrix in a file, written once and read in runs, each under a checksum.
+"""A matrix in a file, by rows or by columns: written in one walk over its rows, read in runs under checksums.
 
-The rows are read, not mapped: mapped pages count as memory of the process until the system releases them.
+The matrix is read, not mapped: mapped pages count as memory of the process until the system releases them. For columns,
+rows are written in runs, and each run stores its columns one after the other, so that any column can be read without
+the others.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,10 +16,10 @@ from typing import Any, Self
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.folders import require_room, writing_scratch
 from mllkm_scale.errors import ScratchError
 
-__all__ = ["RowFile", "new_file", "write_rows"]
+__all__ = ["ColumnFile", "RowFile", "write_columns", "write_rows"]
 
 
 @dataclass(frozen=True)
@@ -68,40 +67,68 @@ def _bytes_of(rows: Array) -> memoryview:
     return rows.reshape(-1).view(np.uint8).data
 
 
-def new_file(folder: Path, stem: str) -> Path:
-    """Create an empty file with a unique name, and its folder if it is missing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f"{stem}-", suffix=".rows", dir=folder.absolute())
-    except OSError as error:
-        raise ScratchError(
-            f"the scratch folder {folder} cannot be written ({error.strerror}): choose another"
-        ) from error
-    os.close(handle)
-    return Path(name)
-
-
 def write_rows(
     path: Path, runs: Iterable[Array], shape: tuple[int, int], dtype: np.dtype[Any], run_rows: int
 ) -> RowFile:
     """Write runs of C-contiguous rows, all of `run_rows` but the last; a ScratchError if the disk is full."""
-    size_bytes = shape[0] * shape[1] * dtype.itemsize
+    require_room(path.parent, shape[0] * shape[1] * dtype.itemsize, "the support vectors")
     checksums = []
-    try:
-        free_bytes = shutil.disk_usage(path.parent).free
-        if free_bytes < size_bytes:
-            raise ScratchError(
-                f"the scratch folder {path.parent} has {format_bytes(free_bytes)} free, but the support vectors need"
-                f" {format_bytes(size_bytes)}: free space or choose another"
-            )
-        with path.open("wb", buffering=0) as file:
-            for run in runs:
-                raw = _bytes_of(run)
-                checksums.append(zlib.crc32(raw))
-                while len(raw):
-                    raw = raw[file.write(raw) :]
-    except OSError as error:
-        raise ScratchError(
-            f"writing to the scratch folder {path.parent} failed ({error.strerror}): free space or choose another"
-        ) from error
+    with writing_scratch(path.parent), path.open("wb", buffering=0) as file:
+        for run in runs:
+            raw = _bytes_of(run)
+            checksums.append(zlib.crc32(raw))
+            while len(raw):
+                raw = raw[file.write(raw) :]
     return RowFile(path, shape, dtype, run_rows, np.array(checksums, np.uint32))
+
+
+@dataclass(frozen=True)
+class ColumnFile:
+    """A matrix of `shape`; row i d + l of the file `runs` is column l of run i, the last run filled up with zeros."""
+
+    runs: RowFile
+    shape: tuple[int, int]
+
+    def column(self, l: int) -> Array:
+        out = np.empty((self.runs.shape[0] // self.shape[1], self.runs.shape[1]), self.dtype)
+        for i in range(len(out)):
+            self.runs.read(i * self.shape[1] + l, out[i : i + 1])
+        return out.reshape(-1)[: self.shape[0]]
+
+    @property
+    def path(self) -> Path:
+        return self.runs.path
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.runs.dtype
+
+    @property
+    def checksums(self) -> Array:
+        return self.runs.checksums
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """All but the checksums, as JSON can hold it."""
+        return self.runs.header | {"columns_of": list(self.shape)}
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any], checksums: Array) -> Self:
+        n, d = header["columns_of"]
+        return cls(RowFile.of(header, checksums), (n, d))
+
+
+def write_columns(
+    path: Path, runs: Iterable[Array], shape: tuple[int, int], dtype: np.dtype[Any], run_rows: int
+) -> ColumnFile:
+    """Write runs of rows, all of `run_rows` but the last; a ScratchError if the disk is full."""
+    n, d = shape
+    rows = write_rows(path, _columns(runs, run_rows, dtype), (-(-n // run_rows) * d, run_rows), dtype, 1)
+    return ColumnFile(rows, shape)
+
+
+def _columns(runs: Iterable[Array], run_rows: int, dtype: np.dtype[Any]) -> Iterator[Array]:
+    for run in runs:
+        filled = np.zeros((run.shape[1], run_rows), dtype)
+        filled[:, : len(run)] = run.T
+        yield from filled

@@ -18,14 +18,13 @@ from numpy.typing import DTypeLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.block_grid import BlockGrid
 from mllkm_scale.base.executor import Executor, Pass, Shared, ThreadExecutor
+from mllkm_scale.base.folders import new_scratch_file
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.picked_rows import Rows
-from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component.sizes import component_bytes
-from mllkm_scale.scan.row_file import new_file
 from mllkm_scale.scan.support import Support
-from mllkm_scale.scan.work import Scales, ScanWork, block_height, blocks_of_unit, scan_flops
+from mllkm_scale.scan.work import Best, Scales, ScanWork, block_height, blocks_of_unit, scan_flops
 
 __all__ = ["ALL", "Scan", "ScanResult", "Scanner", "Share"]
 
@@ -96,7 +95,7 @@ class Scanner:
         if size_bytes <= self.support_bytes:
             return Support.of(X, signed_duals, self.dtype)
         folder = self.executor.folder or self.scratch_dir or Path(tempfile.gettempdir())
-        file = new_file(folder, "support")
+        file = new_scratch_file(folder, "support", ".rows")
         try:
             return Support.of(X, signed_duals, self.dtype, file, by_column=family.componentwise)
         except BaseException:

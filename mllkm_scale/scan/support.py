@@ -23,14 +23,12 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.picked_rows import Rows
-from mllkm_scale.scan.column_file import ColumnFile, write_columns
-from mllkm_scale.scan.row_file import RowFile, write_rows
+from mllkm_scale.scan.row_file import ColumnFile, RowFile, write_columns, write_rows
 
 if TYPE_CHECKING:
     from mllkm_scale.scan.component.sums import ComponentSums
 
 __all__ = ["PART_ROWS", "Buffers", "Support", "SupportPart", "part_rows"]
-
 
 _making = threading.Lock()
 _WHOLE = 0.7  # share of the rows from which on a class takes all of them: zeros cost less than picking

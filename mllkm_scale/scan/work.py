@@ -1,4 +1,7 @@
-"""The scan as work on blocks of anchors, for threads or dask workers."""
+"""The scan as work on blocks of anchors, for threads or dask workers.
+
+Each range of blocks gives the best kernels of its anchors, and `Best` puts those of neighbouring ranges together.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from mllkm_scale.base.block_grid import BlockGrid
 from mllkm_scale.base.executor import PlainArrays, Shared
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import MapName
-from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.near import near_share
 from mllkm_scale.scan.products import scan_blocks
@@ -22,6 +24,7 @@ from mllkm_scale.scan.support import PART_ROWS, Support
 __all__ = [
     "COMPONENT_HEIGHT",
     "SUMS_BYTES",
+    "Best",
     "Scales",
     "ScanWork",
     "block_bytes",
@@ -35,6 +38,42 @@ __all__ = [
     "scan_dtype",
     "scan_flops",
 ]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best kernel of each of the best anchors, best first, and the largest q of all the others.
+
+    For equal values, the smaller id comes first. So the result of `joined` depends on the anchors, not on how they were
+    divided into ranges.
+    """
+
+    ids: Array
+    values: Array
+    rest: float = 0.0
+
+    @classmethod
+    def none(cls) -> Best:
+        return cls(np.empty(0, np.int64), np.empty(0))
+
+    @classmethod
+    def of(cls, q: Array, first_anchor: int) -> Best:
+        """Build from the forms q (anchors, gammas) of neighbouring anchors; q is overwritten."""
+        rows, gamma = np.arange(len(q)), q.argmax(axis=1)
+        values = q[rows, gamma]
+        q[rows, gamma] = 0.0
+        order = np.argsort(-values, kind="stable")
+        ids = (first_anchor + rows) * q.shape[1] + gamma
+        return cls(ids[order], values[order], float(q.max(initial=0.0)))
+
+    def joined(self, following: Best, count: int) -> Best:
+        """Merge with the anchors that follow, and keep the `count` best."""
+        ids = np.concatenate([self.ids, following.ids])
+        values = np.concatenate([self.values, following.values])
+        order = np.argsort(-values, kind="stable")
+        left_out = float(values[order[count]]) if len(order) > count else 0.0
+        order = order[:count]
+        return Best(ids[order], values[order], max(self.rest, following.rest, left_out))
 
 
 SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes

@@ -17,8 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.solver.gap import relative_gap
-from mllkm_scale.solver.newton import newton_finish
+from mllkm_scale.solver.newton import newton_finish, relative_gap
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
 __all__ = ["SVM", "DenseSVM", "EpochLimits", "SVMSolution", "run_epochs"]

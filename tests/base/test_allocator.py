@@ -8,8 +8,7 @@ import platform
 import numpy as np
 import pytest
 
-from mllkm_scale.base.allocator import give_back
-from mllkm_scale.base.memory import rss_bytes
+from mllkm_scale.base.memory import give_back, rss_bytes
 
 
 @pytest.mark.skipif(

@@ -1,4 +1,4 @@
-"""A archive file gives back what was written, or says that it cannot."""
+"""An archive file gives back what was written, or says that it cannot."""
 
 from __future__ import annotations
 

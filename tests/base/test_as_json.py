@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mllkm_scale.base.as_json import jsonable
-from mllkm_scale.base.events import Phase
+from mllkm_scale.base.events import Phase, jsonable
 
 
 def test_jsonable_unfolds_numpy_values_and_dataclasses() -> None:

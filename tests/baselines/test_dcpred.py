@@ -8,8 +8,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from mllkm_scale.baselines.dcpred import DCPredClassifier
-from mllkm_scale.baselines.dcpred_landmarks import Expansion, fitted_expansion, weighted_centres
+from mllkm_scale.baselines.dcpred import DCPredClassifier, Expansion, fitted_expansion, weighted_centres
 from mllkm_scale.errors import ParameterError
 
 CHECKS = 55  # of scikit-learn 1.9; none is excepted

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
-from mllkm_scale.baselines.gating import gates, gating_gradient, localized_gram
+from mllkm_scale.baselines.lmkl import gates, gating_gradient, localized_gram
 
 
 def kernels_of(X: np.ndarray) -> list[np.ndarray]:

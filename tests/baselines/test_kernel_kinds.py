@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.neighbors import NearestNeighbors
 
-from mllkm_scale.baselines.kernel_kinds import KINDS, kinds_of
+from mllkm_scale.baselines.lmkl import KINDS, kinds_of
 
 SAME = {
     "linear": {"metric": "linear"},

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from mllkm_scale.baselines.ldkl import LDKLClassifier
-from mllkm_scale.baselines.ldkl_objective import Forest, mean_hinge, slopes_in_place
+from mllkm_scale.baselines.ldkl import Forest, LDKLClassifier, mean_hinge, slopes_in_place
 from mllkm_scale.baselines.ldkl_tree import path_scores, route_slopes, soft_paths
 from mllkm_scale.errors import ParameterError
 

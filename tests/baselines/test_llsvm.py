@@ -7,8 +7,7 @@ import pytest
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from mllkm_scale.baselines.llsvm import LLSVMClassifier, sgd_epoch
-from mllkm_scale.baselines.local_coordinates import coordinates, nearest_anchors
+from mllkm_scale.baselines.llsvm import LLSVMClassifier, coordinates, nearest_anchors, sgd_epoch
 from mllkm_scale.errors import ParameterError
 
 SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_ARRAY_API

@@ -11,8 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from mllkm_scale.baselines.gating import gates
-from mllkm_scale.baselines.lmkl import LMKLClassifier
+from mllkm_scale.baselines.lmkl import LMKLClassifier, gates
 from mllkm_scale.errors import ParameterError
 
 SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_ARRAY_API

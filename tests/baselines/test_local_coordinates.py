@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mllkm_scale.baselines.local_coordinates import CODINGS, automatic_bandwidth, coordinates, nearest_anchors
+from mllkm_scale.baselines.llsvm import CODINGS, automatic_bandwidth, coordinates, nearest_anchors
 
 BANDWIDTH = 0.7
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale.cluster.pace import TASK_S, Pace
+from mllkm_scale.cluster.task import TASK_S, Pace
 
 works = st.floats(1.0, 1e13)
 

@@ -380,9 +380,9 @@ def test_a_report_that_cannot_work_is_refused_before_the_training(
     assert "one of a cluster: train with --workers" in refused(None, tmp_path / "report.html")
     assert f"make {tmp_path / 'none'} first" in refused(local_client, tmp_path / "none" / "report.html")
     assert "is a folder: name a file" in refused(local_client, tmp_path)
-    monkeypatch.setattr("mllkm_scale.cluster.report._scheduler_draws", lambda client: False)
+    monkeypatch.setattr("mllkm_scale.cluster.client._scheduler_draws", lambda client: False)
     assert "by the scheduler, which has no bokeh" in refused(local_client, tmp_path / "report.html")
-    monkeypatch.setattr("mllkm_scale.cluster.report.find_spec", lambda name: None)
+    monkeypatch.setattr("mllkm_scale.cluster.client.find_spec", lambda name: None)
     assert 'pip install "mllkm-scale[dashboard]"' in refused(local_client, tmp_path / "report.html")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.forms import find_tables
 from mllkm_scale.export.layout import TableLayout, machine_layout, table_layout
-from mllkm_scale.export.probes import probe_rows
+from mllkm_scale.export.npz_file import probe_rows
 from mllkm_scale.export.single import require_single, single_tables, substituted
 from mllkm_scale.kernels.grid import Family
 

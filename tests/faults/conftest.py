@@ -70,7 +70,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def many_tasks(small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each unit is a task."""
-    monkeypatch.setattr("mllkm_scale.cluster.pace.TASK_S", 1e-9)
+    monkeypatch.setattr("mllkm_scale.cluster.task.TASK_S", 1e-9)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ import h5py
 from distributed import Client, Scheduler, Worker
 
 import mllkm_scale.cluster.executor
-import mllkm_scale.cluster.pace
+import mllkm_scale.cluster.task
 import mllkm_scale.data.grid
 from mllkm_scale import Dataset, train
 from mllkm_scale.base import archive
@@ -81,7 +81,7 @@ def worker(job: dict[str, Any]) -> None:
 def master(job: dict[str, Any]) -> None:
     if job.get("many_tasks", True):
         mllkm_scale.data.grid.CHUNK_BYTES = 2**14
-        mllkm_scale.cluster.pace.TASK_S = 1e-9
+        mllkm_scale.cluster.task.TASK_S = 1e-9
     if "die" in job:
         die_at_checkpoint(*job["die"])
     if "file_bytes" in job:

@@ -196,7 +196,7 @@ def short_sight(client):
     def look(seconds):
         from mllkm_scale.cluster import task
 
-        task._SIGHT_S = seconds
+        task._VISIBLE_S = seconds
 
     client.run(look, 0.2)
     yield

@@ -17,8 +17,7 @@ import zarr
 from mllkm_scale.errors import ParameterError, ScratchError
 from mllkm_scale.gram.disk import tile_disk_bytes
 from mllkm_scale.gram.ram import Tile
-from mllkm_scale.gram.statistics import TileStatistics
-from mllkm_scale.gram.store import TileKey, TileStore
+from mllkm_scale.gram.store import TileKey, TileStatistics, TileStore
 
 Make = Callable[[TileKey], Tile]
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.data import Dataset
-from mllkm_scale.learn import sizes as module
-from mllkm_scale.learn.batches import Batches, Place, Units
-from mllkm_scale.learn.sizes import window_rows
+from mllkm_scale.learn import batches as module
+from mllkm_scale.learn.batches import Batches, Place, Units, window_rows
 
 PLAIN = Units(np.zeros(3), 1.0)
 

@@ -93,7 +93,7 @@ def test_the_best_machine_and_the_best_duals_may_be_of_different_rounds():
 @pytest.mark.parametrize("overlap", ["always", "never"])
 def test_noisy_data_come_a_part_at_a_time_to_the_optimum_of_all_of_them(mkl_reference, monkeypatch, overlap):
     """A third of the labels is wrong, and the first round has an eighth of the samples."""
-    monkeypatch.setattr("mllkm_scale.run.machine.Settings", lambda **given: Settings(first_samples=20, **given))
+    monkeypatch.setattr("mllkm_scale.run.strategy.Settings", lambda **given: Settings(first_samples=20, **given))
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 2))
     y = ((X[:, 0] > 0) ^ (rng.random(160) < 0.33)).astype(int)

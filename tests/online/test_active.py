@@ -8,7 +8,7 @@ import pytest
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.online.active import ActiveKernels, sums_of
-from mllkm_scale.online.look import model_of
+from mllkm_scale.online.model import model_of
 from mllkm_scale.online.setup import Setup
 from mllkm_scale.params import resolve
 

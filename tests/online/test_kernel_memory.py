@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.online.streamed_kernels.bounds import dual_bound
 from mllkm_scale.online.streamed_kernels.grams import FamilyKernels
-from mllkm_scale.online.streamed_kernels.memory import Discarded
+from mllkm_scale.online.streamed_kernels.stream import Discarded
 
 FAMILY = GenericFamily.fit(np.random.default_rng(0).normal(size=(30, 5)))
 BATCHES = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8)  # prices, of which many are equal

@@ -66,7 +66,7 @@ def test_prices_are_those_of_the_grams(streamable, kernels):
 
 
 def test_workers_give_the_bits_of_threads(streamable, kernels, client, tmp_path, always_pays):
-    from mllkm_scale.cluster.dask_executor import dask_executor
+    from mllkm_scale.cluster.executor import dask_executor
 
     support, threads = support_of(streamable("wine", map="squared")), Threads()
     with dask_executor(client, None, tmp_path) as executor:

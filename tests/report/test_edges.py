@@ -10,10 +10,9 @@ import pytest
 
 from mllkm_scale.base.events import Round, Streamed
 from mllkm_scale.model import Evaluation
+from mllkm_scale.report.curves import stream_pictures, training_pictures
 from mllkm_scale.report.measured import measured
 from mllkm_scale.report.regions import class_colours
-from mllkm_scale.report.stream_curves import stream_pictures
-from mllkm_scale.report.training_curves import training_pictures
 
 ROUND = Round(
     number=1, primal=2.0, dual=1.0, gap=0.5, n_active=3, n_open=900, n_support=10, n_working=20, n_violating_samples=0,

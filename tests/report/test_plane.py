@@ -8,9 +8,8 @@ import pytest
 from mllkm_scale import Dataset, load_model, train
 from mllkm_scale.data.image_shape import read_image_shape
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.report.anchor_images import anchor_images
-from mllkm_scale.report.plane import class_codes, pixels_that_pay, plane_of
-from mllkm_scale.report.regions import anchor_regions
+from mllkm_scale.report.kernels import anchor_images
+from mllkm_scale.report.regions import anchor_regions, class_codes, pixels_that_pay, plane_of
 from mllkm_scale.report.shape_pictures import shape_section
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mllkm_scale import Dataset, MLLKMClassifier
 from mllkm_scale.data import Preprocessor
-from mllkm_scale.report.anchor_images import anchor_images
+from mllkm_scale.report.kernels import anchor_images
 from mllkm_scale.report.prepared_space import axis_name, codes_at
 from mllkm_scale.report.regions import anchor_regions
 from mllkm_scale.report.shape_pictures import _units, shape_section

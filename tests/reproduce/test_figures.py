@@ -11,12 +11,19 @@ from click.testing import CliRunner
 
 from mllkm_scale.cli import cli
 from mllkm_scale.report.style import save
-from mllkm_scale.reproduce.figure1 import ANCHOR, draw_figure1, image
-from mllkm_scale.reproduce.figure2 import draw_figure2, train_family
+from mllkm_scale.reproduce.figures import (
+    ANCHOR,
+    KNOTS,
+    boundary,
+    draw_figure1,
+    draw_figure2,
+    draw_samples,
+    image,
+    train_family,
+)
 from mllkm_scale.reproduce.methods import FAMILIES
-from mllkm_scale.reproduce.ranks_figure import draw_ranks
 from mllkm_scale.reproduce.significance import ranks
-from mllkm_scale.reproduce.synthetic import KNOTS, boundary, draw_samples
+from mllkm_scale.reproduce.write_table2 import draw_ranks
 
 BUMPS = {
     "exponential": lambda t, gamma: math.exp(-gamma * t),

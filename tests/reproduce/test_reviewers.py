@@ -12,9 +12,9 @@ from sklearn.svm import SVC
 
 from mllkm_scale.cli import cli
 from mllkm_scale.cli.commands.reproduce import REVIEWERS
-from mllkm_scale.reproduce.reviewers.gaussian_mkl import GaussianFamily, GaussianMKLClassifier
-from mllkm_scale.reproduce.reviewers.page import COMPARISONS
+from mllkm_scale.reproduce.reviewers.maps import GaussianFamily, GaussianMKLClassifier
 from mllkm_scale.reproduce.reviewers.tasks import TASKS
+from mllkm_scale.reproduce.reviewers.write import COMPARISONS
 
 
 def test_the_command_knows_every_comparison():

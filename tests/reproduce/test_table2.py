@@ -17,11 +17,10 @@ from scipy import stats
 
 from mllkm_scale.cli import cli
 from mllkm_scale.kernels.grid import Family
+from mllkm_scale.reproduce.measure import random_split
 from mllkm_scale.reproduce.methods import FAMILIES, GROUPS, table2_methods
-from mllkm_scale.reproduce.paper import TABLE2
 from mllkm_scale.reproduce.parts import Parts
-from mllkm_scale.reproduce.splits import random_split
-from mllkm_scale.reproduce.table2 import Setting, assemble, run
+from mllkm_scale.reproduce.table2 import TABLE2, Setting, assemble, run
 from mllkm_scale.reproduce.write_table2 import as_csv, as_latex, as_markdown, splits_csv
 
 METHODS = [method.name for method in table2_methods()]

@@ -10,7 +10,7 @@ from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
 from mllkm_scale.mkl.starts import cold_start
 from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.run.checkpoint import KIND, VERSION, load_checkpoint, save_checkpoint
-from mllkm_scale.run.machine import state_arrays, state_from_arrays
+from mllkm_scale.run.strategy import state_arrays, state_from_arrays
 
 ARRAYS = {"duals": np.linspace(0, 1, 7), "active": np.array([3, 1, 2]), "working": np.eye(3, dtype=bool)}
 

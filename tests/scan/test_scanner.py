@@ -12,11 +12,10 @@ from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.data import Dataset
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.scan import scanner, support, work
-from mllkm_scale.scan.best import Best
 from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import Support
-from mllkm_scale.scan.work import block_height
+from mllkm_scale.scan.work import Best, block_height
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 SINGLE_ERROR = 0.2 * scanner._SINGLE_PRECISION_MARGIN

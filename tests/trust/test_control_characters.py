@@ -19,7 +19,7 @@ from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import DataError, JobFileError
 from mllkm_scale.export.c_text import c_comment
 from mllkm_scale.printable import printable
-from mllkm_scale.run.log import LOGGER, log_to
+from mllkm_scale.run.history import LOGGER, log_to
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028"
 PACKAGE = Path(__file__).parents[2] / "mllkm_scale"

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import json_option, print_json
-from mllkm_scale.cli.tables import Table, plain_table, tell
+from mllkm_scale.cli.output import Table, json_option, plain_table, print_json, tell
 
 __all__ = ["config"]
 

@@ -10,8 +10,7 @@ import click
 
 from mllkm_scale.cli.cluster_options import configured_cluster
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import bar, json_option, print_json
-from mllkm_scale.cli.tables import Table, plain_table, tell
+from mllkm_scale.cli.output import Table, bar, json_option, plain_table, print_json, tell
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:

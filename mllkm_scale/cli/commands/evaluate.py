@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import jobs_option, json_option, model_path, print_json, wants_model
-from mllkm_scale.cli.tables import Table, tell
+from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:

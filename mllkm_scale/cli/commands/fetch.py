@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mllkm_scale.cli.group import debug_option, say
-from mllkm_scale.cli.output import overwrite_option
-from mllkm_scale.cli.tables import Table, tell
+from mllkm_scale.cli.output import Table, overwrite_option, tell
 
 if TYPE_CHECKING:
     from mllkm_scale.data.catalogue import Data

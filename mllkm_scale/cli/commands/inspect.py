@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import json_option, model_path, print_json, wants_model
-from mllkm_scale.cli.tables import Facts, Table, tell
+from mllkm_scale.cli.output import Facts, Table, json_option, model_path, print_json, tell, wants_model
 
 if TYPE_CHECKING:
     from mllkm_scale.model import Description

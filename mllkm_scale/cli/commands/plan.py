@@ -11,8 +11,7 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
-from mllkm_scale.cli.output import json_option, print_json
-from mllkm_scale.cli.tables import Table, tell
+from mllkm_scale.cli.output import Table, json_option, print_json, tell
 
 if TYPE_CHECKING:
     from mllkm_scale.plan.training import Plan

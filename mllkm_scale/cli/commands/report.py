@@ -45,7 +45,7 @@ def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, 
       mllkm report run-C1 run-C10 run-C100 --out sizes.html
       mllkm report path
     """
-    from mllkm_scale.path.page import is_path, write_path_page
+    from mllkm_scale.path.report import is_path, write_path_page
     from mllkm_scale.report import write_comparison, write_report
 
     if len(runs) == 1 and is_path(runs[0]):

@@ -84,8 +84,8 @@ def table2(
       mllkm reproduce table2 --data own.h5 --splits 5
     """
     from mllkm_scale.base.threads import n_threads
+    from mllkm_scale.reproduce.measure import samples
     from mllkm_scale.reproduce.parts import Parts
-    from mllkm_scale.reproduce.samples import samples
     from mllkm_scale.reproduce.table2 import Setting, run
     from mllkm_scale.reproduce.write_table2 import write
 
@@ -103,7 +103,7 @@ def table2(
 @debug_option
 def figure1(out: Path) -> None:
     """The paper's Figure 1: synthetic data, and their images under the eight maps, as PNG and SVG."""
-    from mllkm_scale.reproduce.figure1 import draw_figure1
+    from mllkm_scale.reproduce.figures import draw_figure1
 
     _draw(draw_figure1, out, "figure1")
 
@@ -116,7 +116,7 @@ def figure2(out: Path) -> None:
 
     Outputs as a heat map, true and learned boundary, support vectors as circles, anchors of active kernels as squares.
     """
-    from mllkm_scale.reproduce.figure2 import draw_figure2
+    from mllkm_scale.reproduce.figures import draw_figure2
 
     _draw(draw_figure2, out, "figure2")
 
@@ -144,14 +144,14 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
     Writes a JSON file, a table in Markdown and a picture of each. An interrupted run continues where it was. All
     comparisons take about an hour on two cores.
     """
-    from mllkm_scale.reproduce.reviewers.page import run
+    from mllkm_scale.reproduce.reviewers.write import run
 
     for path in run(only or REVIEWERS, out, _say, quick):
         say(f"written: {path}")
 
 
 def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
-    from mllkm_scale.base.access import writing
+    from mllkm_scale.base.folders import writing
     from mllkm_scale.report.style import save
 
     with writing(out):

@@ -18,7 +18,7 @@ from mllkm_scale.cli.options import given_stream_parameters, stream_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation, tell_report
 from mllkm_scale.run.folder import MODEL
-from mllkm_scale.run.progress.choose import choose_listener
+from mllkm_scale.run.progress.listeners import choose_listener
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client

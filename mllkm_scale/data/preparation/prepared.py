@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -15,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from mllkm_scale.base.units import format_bytes
+from mllkm_scale.base.folders import new_scratch_file, require_room, writing_scratch
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
-from mllkm_scale.data.sources import ArraySource, one_line
-from mllkm_scale.errors import ScratchError
+from mllkm_scale.data.sources import ArraySource
 
 __all__ = ["prepare", "require_writable"]
 
@@ -63,8 +61,9 @@ def prepare(
         return Dataset(ArraySource(values, f"prepared {dataset.name}"), dataset.label_source)
 
     folder = Path(tempfile.gettempdir() if scratch_dir is None else scratch_dir).absolute()
-    path = _new_file(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize)
+    path = new_scratch_file(folder, "prepared", ".h5")
     try:
+        require_room(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize, "the prepared rows")
         _write(path, shape, dataset, preprocessor)
         ready = Dataset(HDF5Source(path, "X"), dataset.label_source, path=path)
     except BaseException:
@@ -76,7 +75,7 @@ def prepare(
 
 def require_writable(folder: Path) -> None:
     """Make the scratch folder if it is missing; a ScratchError if nothing can be written to it."""
-    _new_file(folder.absolute(), 0).unlink()
+    new_scratch_file(folder.absolute(), "prepared", ".h5").unlink()
 
 
 def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -85,37 +84,12 @@ def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple
             yield start, preprocessor.transform(chunk)
 
 
-def _new_file(folder: Path, size_bytes: int) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix="prepared-", suffix=".h5", dir=folder)
-        os.close(handle)
-        free_bytes = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise ScratchError(
-            f"the scratch folder {folder} cannot be written ({error.strerror}): choose another"
-        ) from error
-    path = Path(name)
-    if free_bytes < size_bytes:
-        path.unlink(missing_ok=True)
-        raise ScratchError(
-            f"the scratch folder {folder} has {format_bytes(free_bytes)} free, but the transformed data needs"
-            f" {format_bytes(size_bytes)}: free space or choose another"
-        )
-    return path
-
-
 def _write(path: Path, shape: tuple[int, int], dataset: Dataset, preprocessor: Preprocessor) -> None:
-    try:
-        with h5py.File(path, "w") as file:
-            stored = file.create_dataset("X", shape=shape, dtype=dataset.work_dtype)
-            for start, rows in _transformed(dataset, preprocessor):
-                stored[start : start + len(rows)] = rows
-                file.flush()  # left to the end, a write to a full disk would crash HDF5
-    except (OSError, RuntimeError) as error:
-        raise ScratchError(
-            f"writing to the scratch folder {path.parent} failed ({one_line(error)}): free space or choose another"
-        ) from error
+    with writing_scratch(path.parent), h5py.File(path, "w") as file:
+        stored = file.create_dataset("X", shape=shape, dtype=dataset.work_dtype)
+        for start, rows in _transformed(dataset, preprocessor):
+            stored[start : start + len(rows)] = rows
+            file.flush()  # left to the end, a write to a full disk would crash HDF5
 
 
 def _remove(path: Path, owner: int) -> None:

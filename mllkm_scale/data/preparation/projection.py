@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.preparation.moments_pass import gather_moments
+from mllkm_scale.data.preparation.moments import gather_moments
 from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.errors import ParameterError
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.preparation.moments_pass import gather_moments
+from mllkm_scale.data.preparation.moments import gather_moments
 from mllkm_scale.data.preparation.quantile_sketch import QuantileSketch, gather_quantiles
 from mllkm_scale.data.preparation.quantiles import Quantiles, choose_knots, mid_levels
 from mllkm_scale.errors import ParameterError

@@ -1,4 +1,4 @@
-"""Lower bounds on the optimum that hold over a stream of kernels, also over those that were forgotten.
+"""Lower bounds on the optimum that hold over a stream of kernels, forgotten ones included, and the certificate.
 
 For feasible duals alpha, all multiples t alpha with 0 <= t <= 1 are feasible too, and the best of their bounds (F5) is
 
@@ -16,8 +16,9 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import PlainArrays
+from mllkm_scale.mkl.restricted import Objective
 
-__all__ = ["FrozenDuals", "SupportRows", "dual_bound"]
+__all__ = ["FrozenDuals", "StreamCertificate", "SupportRows", "dual_bound"]
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,26 @@ def dual_bound(total: float, largest: float) -> float:
     """
     t = min(1.0, total / largest) if largest > 0 else 1.0
     return t * total - 0.5 * t * t * largest
+
+
+@dataclass(frozen=True)
+class StreamCertificate(Objective):
+    """P of the machine, and D over all kernels of the stream that were not excluded: primal >= optimum >= dual.
+
+    Examples
+    --------
+    >>> certificate = StreamCertificate(2.0, 1.0, 500, 20, 100, 380, likely_dual=1.99)
+    >>> round(certificate.gap, 3), round(certificate.likely_gap, 3)
+    (0.5, 0.005)
+    """
+
+    n_seen: int  # kernels that D is about
+    n_active: int
+    n_remembered: int
+    n_forgotten: int  # times that a kernel was forgotten, in all passes
+    likely_dual: float  # D over the active and the remembered kernels alone
+
+    @property
+    def likely_gap(self) -> float:
+        """The gap if no forgotten kernel would violate now."""
+        return Objective(self.primal, max(self.dual, self.likely_dual)).gap

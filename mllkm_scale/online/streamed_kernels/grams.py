@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.executor import Executor, Held, Shared
+from mllkm_scale.base.executor import Executor, Shared, SharedValue
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.mkl.algorithm2 import KernelFamily
@@ -69,7 +69,7 @@ class GramKernels(ABC):
         return f
 
     def shared(self, executor: Executor) -> Shared[Self]:
-        return Held(self)
+        return SharedValue(self)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.executor import Executor, Held, PlainArrays, Shared
+from mllkm_scale.base.executor import Executor, PlainArrays, Shared, SharedValue
 from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels, LocallyLinearKernels
 from mllkm_scale.mkl.margins import decide_all
@@ -170,7 +170,7 @@ class GivenKernels(LocalKernels):
 
     def shared(self, executor: Executor) -> Shared[Any]:
         if not executor.remote:
-            return Held(self)
+            return SharedValue(self)
         kernels = self.kernels
         return _SharedLocal(
             self.family, executor.share("kernels", _Arrays(kernels.anchors, kernels.gammas, kernels.scales))
@@ -209,4 +209,4 @@ class GridKernels(LocalKernels):
         return list(self.ids.tolist())
 
     def shared(self, executor: Executor) -> Shared[Any]:
-        return GivenKernels(self.plain).shared(executor) if executor.remote else Held(self)
+        return GivenKernels(self.plain).shared(executor) if executor.remote else SharedValue(self)

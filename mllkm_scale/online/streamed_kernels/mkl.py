@@ -1,4 +1,7 @@
-"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `stream` for the algorithm."""
+"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `stream` for the algorithm.
+
+The machine becomes a `Model` with folded coefficients, weights, and what was proved.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
-from mllkm_scale.data import Dataset, check, encode_labels
+from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
@@ -23,16 +26,17 @@ from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
 from mllkm_scale.mkl.algorithm2 import KernelFamily
 from mllkm_scale.mkl.state import Settings
+from mllkm_scale.model import Model, ModelRecord
 from mllkm_scale.online.streamed_kernels.arrivals import Arrivals
-from mllkm_scale.online.streamed_kernels.certificate import StreamCertificate
-from mllkm_scale.online.streamed_kernels.machine import Machine, MachineSolver
+from mllkm_scale.online.streamed_kernels.bounds import StreamCertificate
+from mllkm_scale.online.streamed_kernels.lists import LocalKernels
 from mllkm_scale.online.streamed_kernels.probe import Probe
+from mllkm_scale.online.streamed_kernels.solver import Machine, MachineSolver
 from mllkm_scale.online.streamed_kernels.stream import StreamedMKL
 from mllkm_scale.params import resolve
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
-    from mllkm_scale.model import Model
 
 __all__ = ["OnlineKernelMKL"]
 
@@ -136,7 +140,7 @@ class OnlineKernelMKL:
         threads = self._stack.enter_context(Threads(n_threads(n_jobs)))
         workers = None
         if client is not None:
-            from mllkm_scale.cluster.dask_executor import dask_executor
+            from mllkm_scale.cluster.executor import dask_executor
 
             folder = None if scratch_dir is None else Path(scratch_dir)
             workers = self._stack.enter_context(dask_executor(client, None, folder))
@@ -248,9 +252,7 @@ class OnlineKernelMKL:
         return labels
 
     def model(self) -> Model:
-        """The machine of locally linear kernels as a model that can be saved; see `kernel_model`."""
-        from mllkm_scale.online.streamed_kernels.model import make_model
-
+        """The machine of locally linear kernels as a model that can be saved."""
         return make_model(self)
 
     @property
@@ -271,3 +273,43 @@ class OnlineKernelMKL:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def make_model(mkl: OnlineKernelMKL) -> Model:
+    """The model of the machine as it stands.
+
+    Its record holds the last certificate; without one, or above `tol`, its status is "streaming", and the dual bound is
+    the best that is known.
+    """
+    machine, stream = mkl.machine, mkl.stream
+    used = machine.only(machine.weights > 0)
+    if not isinstance(used.active, LocalKernels):
+        raise ParameterError("a model file holds locally linear kernels: use decision_function for others")
+    kernels, support = used.active.plain, stream.view.support
+    coef, local_coef = kernels.coefficients(support.rows, support.signed_duals, used.weights)
+    proved = mkl.certificate
+    primal, dual = stream.view.primal, 0.0 if proved is None else proved.dual
+    converged = proved is not None and proved.gap <= mkl.settings.tol
+    record = ModelRecord(
+        primal=primal,
+        dual=dual,
+        gap=(primal - dual) / primal if primal else 0.0,
+        tol=mkl.settings.tol,
+        status="converged" if converged else "streaming",
+        n_open=stream.n_seen,
+        n_train=mkl.data.n_rows,
+        seed=mkl.settings.seed,
+        params={"C": mkl.settings.C, "remember": stream.discarded.limit},
+    )
+    return Model(
+        family=used.active.family,
+        classes=mkl.classes,
+        anchors=kernels.anchors,
+        gammas=kernels.gammas,
+        kernel_scale=kernels.scales,
+        weights=used.weights,
+        coef=coef,
+        local_coef=local_coef,
+        preprocessor=Preprocessor.fit(mkl.data.unlabelled(), "none"),
+        certificate=record,
+    )

@@ -1,4 +1,7 @@
-"""What a comparison is: something that is run, and then told in tables and shown in a picture."""
+"""A comparison that the reviewers asked for: something that is run, told in tables and shown in a picture.
+
+Some are run on many splits of the small data sets.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,43 @@ from mllkm_scale.reproduce.parts import Parts, Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "Tell"]
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.errors import FetchError
+from mllkm_scale.reproduce.measure import samples
+from mllkm_scale.reproduce.methods import C
+
+__all__ = ["Comparison", "Tell", "over_small_sets"]
+
+DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
+QUICK = ("heart",)
+SPLITS, QUICK_SPLITS = 10, 2
+ROWS = 1_000  # of a data set at most
+
+
+def over_small_sets(
+    question: str, answer: Callable[[Array, Array, int], Record], parts: Parts, tell: Tell, quick: bool
+) -> Record:
+    """`answer(X, y, splits)` for every data set that can be had, or what was kept of it."""
+    record: Record = {}
+    splits = QUICK_SPLITS if quick else SPLITS
+    for name in QUICK if quick else DATA:
+        try:
+            X, y = samples(name, tell)
+        except FetchError as error:
+            tell(f"{name} is left out: {error}")
+            continue
+        rows = np.sort(np.random.default_rng(0).permutation(len(y))[:ROWS])
+        setting = {"rows": len(rows), "splits": splits, "C": C}
+        found = parts.found(f"{question}-{name}", setting)
+        if found is None:
+            found = answer(X[rows], y[rows], splits)
+            parts.keep(f"{question}-{name}", setting, found)
+        record[name] = found
+        tell(f"{name}: {splits} splits")
+    return record
+
 
 Tell = Callable[[str], None]
 

@@ -9,12 +9,10 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.gammas import logspace
 from mllkm_scale.report.style import BLUE, styled
+from mllkm_scale.reproduce.measure import random_split
 from mllkm_scale.reproduce.methods import C
-from mllkm_scale.reproduce.parts import Parts, Record
-from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
-from mllkm_scale.reproduce.reviewers.small_sets import over_small_sets
-from mllkm_scale.reproduce.splits import random_split
-from mllkm_scale.reproduce.text import markdown_table
+from mllkm_scale.reproduce.parts import Parts, Record, markdown_table
+from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell, over_small_sets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

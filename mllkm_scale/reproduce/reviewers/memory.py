@@ -15,12 +15,11 @@ import numpy as np
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import MLLKMError
 from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
-from mllkm_scale.reproduce.parts import Parts, Record
+from mllkm_scale.reproduce.measure import Split
+from mllkm_scale.reproduce.parts import Parts, Record, markdown_table
+from mllkm_scale.reproduce.parts import figure as shown
 from mllkm_scale.reproduce.reviewers.comparison import Comparison, Tell
 from mllkm_scale.reproduce.reviewers.tasks import TASKS
-from mllkm_scale.reproduce.splits import Split
-from mllkm_scale.reproduce.text import figure as shown
-from mllkm_scale.reproduce.text import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,14 +15,14 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.catalogue import load
+from mllkm_scale.reproduce.measure import Split
 from mllkm_scale.reproduce.reviewers.comparison import Tell
-from mllkm_scale.reproduce.splits import Split
 
-__all__ = ["TASKS", "Machine", "Task"]
+__all__ = ["TASKS", "Contender", "Task"]
 
 
 @dataclass(frozen=True)
-class Machine:
+class Contender:
     """A point of the comparison: a method, which of its sizes, and the untrained estimator."""
 
     method: str
@@ -78,7 +78,7 @@ class Task:
             return np.zeros(1), high.max(keepdims=True)
         return low, np.where(high > low, high - low, 1.0)
 
-    def machines(self) -> Iterator[Machine]:
+    def machines(self) -> Iterator[Contender]:
         """Every rival, the fast ones first."""
         from sklearn.kernel_approximation import Nystroem
         from sklearn.preprocessing import StandardScaler
@@ -86,23 +86,23 @@ class Task:
 
         from mllkm_scale.baselines import DCPredClassifier, LDKLClassifier, LLSVMClassifier
 
-        yield Machine("linear SVM", "", LinearSVC(C=self.linear_C, dual=False, tol=1e-3))
+        yield Contender("linear SVM", "", LinearSVC(C=self.linear_C, dual=False, tol=1e-3))
         for anchors in (30, 100):
-            yield Machine("LLSVM", f"{anchors} anchors", self._projected(LLSVMClassifier(anchors, **self.llsvm)))
+            yield Contender("LLSVM", f"{anchors} anchors", self._projected(LLSVMClassifier(anchors, **self.llsvm)))
         norms = dict.fromkeys(("lambda_w", "lambda_v", "lambda_theta"), self.ldkl["lambda"])
         for depth in self.ldkl["depths"]:
             tree = LDKLClassifier(depth, epochs=self.ldkl["epochs"], **norms)
             # Principal components are about zero, and their small ones are noise that a scaling would blow up.
             scaled = [] if self.components else [StandardScaler()]
-            yield Machine("LDKL", f"depth {depth}", self._projected(*scaled, tree))
+            yield Contender("LDKL", f"depth {depth}", self._projected(*scaled, tree))
         for landmarks in (50, 200):
             divided = DCPredClassifier(self.clusters, landmarks, C=self.C, gamma=self.gamma)
-            yield Machine("DC-Pred++", f"{self.clusters} x {landmarks} landmarks", self._projected(divided))
+            yield Contender("DC-Pred++", f"{self.clusters} x {landmarks} landmarks", self._projected(divided))
         for landmarks in (300, 1000):
             features = Nystroem(gamma=self.nystroem_gamma or self.gamma, n_components=landmarks, random_state=0)
             linear = LinearSVC(C=self.C, dual=False, tol=1e-3)
-            yield Machine("Nystroem", f"{landmarks} landmarks", self._projected(features, linear))
-        yield Machine("SVC (RBF)", "", self._projected(SVC(C=self.C, gamma=self.gamma, cache_size=1000)))
+            yield Contender("Nystroem", f"{landmarks} landmarks", self._projected(features, linear))
+        yield Contender("SVC (RBF)", "", self._projected(SVC(C=self.C, gamma=self.gamma, cache_size=1000)))
 
     def _projected(self, *steps: Any) -> Any:
         """These steps, after the projection if there is one."""

@@ -1,13 +1,21 @@
-"""What all listeners have in common, the one that shows nothing, and one event for several of them."""
+"""Listeners to a training: silent, one line of words an event for logs and pipes, or JSON lines for programs.
+
+`choose_listener` picks one, or the live display on a terminal.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import Self, TextIO
 
-from mllkm_scale.base.events import Event, Listener
+from mllkm_scale.base.events import PROGRESS_MODES, Epoch, Event, Listener, event_fields, jsonable
+from mllkm_scale.base.wording import describe
+from mllkm_scale.errors import ParameterError
 
-__all__ = ["Progress", "Quiet", "broadcast"]
+__all__ = ["JsonLines", "PlainProgress", "Progress", "Quiet", "broadcast", "choose_listener", "jsonable"]
 
 
 class Progress(ABC):
@@ -54,3 +62,112 @@ def broadcast(*listeners: Listener | None) -> Listener:
             listener(event)
 
     return tell
+
+
+class _Lines(Progress):
+    """One line of text an event."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream: TextIO | None = stream
+
+    def __call__(self, event: Event) -> None:
+        """Write the event's line."""
+        if self._stream is None:
+            return
+        text = self.line(event) + "\n"
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._stream = None
+
+    @abstractmethod
+    def line(self, event: Event) -> str:
+        """The event as text."""
+
+    def close(self) -> None:
+        """Write no more; the stream itself stays open."""
+        self._stream = None
+
+
+class PlainProgress(_Lines):
+    """One line of plain text an event, without control characters, for logs and pipes (default: stderr).
+
+    Of many epochs, about twenty are shown.
+
+    Examples
+    --------
+    >>> from mllkm_scale.base.events import Phase
+    >>> show = PlainProgress(sys.stdout)
+    >>> show(Phase("prepare", "1,797 rows"))
+    prepare: 1,797 rows
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, tol: float | None = None) -> None:
+        super().__init__(stream or sys.stderr)
+        self._tol = tol
+
+    def __call__(self, event: Event) -> None:
+        """Write the event, unless it is one of many."""
+        if not isinstance(event, Epoch) or _is_shown(event):
+            super().__call__(event)
+
+    def line(self, event: Event) -> str:
+        """The event in words."""
+        return describe(event, self._tol)
+
+
+def _is_shown(epoch: Epoch) -> bool:
+    """Whether it is the first or last epoch, or one of about twenty between them."""
+    return epoch.number in (1, epoch.n_epochs) or epoch.number % max(1, epoch.n_epochs // 20) == 0
+
+
+class JsonLines(_Lines):
+    """One JSON object an event (default: stdout); numbers that are not finite become null.
+
+    Examples
+    --------
+    >>> from mllkm_scale.base.events import Phase
+    >>> tell = JsonLines(sys.stdout)
+    >>> tell(Phase("check"))
+    {"event": "phase", "name": "check", "detail": ""}
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__(stream or sys.stdout)
+
+    def line(self, event: Event) -> str:
+        """The event as JSON."""
+        return json.dumps(event_fields(event), allow_nan=False)
+
+
+def choose_listener(mode: str = "auto", stream: TextIO | None = None, *, tol: float | None = None) -> Progress:
+    """The listener for a mode: "auto" is live on a terminal and plain elsewhere.
+
+    Parameters
+    ----------
+    mode : {"auto", "plain", "json", "quiet"}
+    stream : text stream, optional
+        Default: stdout for "json", stderr for the others.
+    tol : float, optional
+        The gap at which training ends, to be shown beside the gap of each round.
+
+    Examples
+    --------
+    >>> from mllkm_scale.base.events import Notice
+    >>> with choose_listener("plain", sys.stdout) as listener:
+    ...     listener(Notice("waiting for workers"))
+    waiting for workers
+    """
+    if mode not in PROGRESS_MODES:
+        raise ParameterError(f"progress={mode!r} is not known: choose one of {', '.join(PROGRESS_MODES)}")
+    if mode == "quiet":
+        return Quiet()
+    if mode == "json":
+        return JsonLines(stream)
+    shown_on = stream or sys.stderr
+    if mode == "auto" and shown_on.isatty() and os.environ.get("TERM") != "dumb":
+        from mllkm_scale.run.progress.live import RichProgress  # only here: Rich takes time to import
+
+        return RichProgress(shown_on, tol=tol)
+    return PlainProgress(shown_on, tol=tol)

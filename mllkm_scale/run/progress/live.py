@@ -1,11 +1,16 @@
-"""The live display on a terminal: a table that grows by one line a round, and a line of what is under way."""
+"""The live display on a terminal: a table that grows by one line a round, and a line of what is under way.
+
+The table has as many columns as the terminal has room for.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.console import Console
@@ -15,11 +20,64 @@ from rich.text import Text
 from mllkm_scale.base.events import Epoch, Event, Finished, Notice, Phase, Round, Streamed, StreamEnded
 from mllkm_scale.base.memory import rss_bytes
 from mllkm_scale.base.units import format_bytes
-from mllkm_scale.base.wording import clock, describe, percent, seen_gap
+from mllkm_scale.base.wording import clock, current_gap, describe, idle_percent, percent, rate, seconds
 from mllkm_scale.run.progress.listeners import Progress
-from mllkm_scale.run.progress.table import Column, choose_columns, heading, row
 
-__all__ = ["RichProgress"]
+__all__ = ["Column", "RichProgress", "choose_columns", "heading", "row"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, a width in characters, and what stands in it for a round."""
+
+    heading: str
+    width: int
+    cell: Callable[[Round], str]
+    of_workers: bool = False
+
+
+COLUMNS = (
+    Column("round", 5, lambda event: str(event.number)),
+    Column("gap", 8, current_gap),
+    Column("kernels", 14, lambda event: f"{event.n_active}/{event.n_open}"),
+    Column("support", 8, lambda event: str(event.n_support)),
+    Column("scan/s", 7, lambda event: rate(event.kernels_per_s)),
+    Column("workers", 7, lambda event: str(event.n_workers), of_workers=True),
+    Column("idle", 5, idle_percent, of_workers=True),
+    Column("waited", 7, lambda event: seconds(event.waited_s), of_workers=True),
+    Column("memory", 15, lambda event: f"{format_bytes(event.rss_bytes)}/{format_bytes(event.budget_bytes)}"),
+    Column("elapsed", 8, lambda event: clock(event.elapsed_s)),
+    Column("left", 8, lambda event: clock(event.left_s)),
+)
+# The live line below the table has memory and times as well.
+
+
+LEAST_MISSED = ("memory", "support", "waited", "left", "elapsed", "idle", "workers", "scan/s")
+
+
+def choose_columns(width: int, workers: bool) -> tuple[Column, ...]:
+    """The columns for a terminal of this width, with or without those about workers.
+
+    >>> [column.heading for column in choose_columns(50, workers=False)]
+    ['round', 'gap', 'kernels', 'scan/s', 'elapsed']
+    """
+    chosen = [column for column in COLUMNS if workers or not column.of_workers]
+    for name in LEAST_MISSED:
+        if len(heading(chosen)) <= width:
+            break
+        chosen = [column for column in chosen if column.heading != name]
+    return tuple(chosen)
+
+
+def heading(columns: Sequence[Column]) -> str:
+    """The first line of the table."""
+    return " ".join(column.heading.rjust(column.width) for column in columns)
+
+
+def row(columns: Sequence[Column], event: Round) -> str:
+    """The line of a round."""
+    return " ".join(column.cell(event).rjust(column.width) for column in columns)
+
 
 REFRESH_PER_S = 2
 BAR_WIDTH = 10
@@ -86,7 +144,7 @@ class RichProgress(Progress):
 
     def _add_row(self, event: Round) -> None:
         if self._round is None:
-            self._first_gap = event.seen_gap
+            self._first_gap = event.current_gap
         self._round, self._round_ended_s = event, time.monotonic()
         self._workers_seen = self._workers_seen or event.n_workers > 0
         columns = choose_columns(self._console.width, self._workers_seen)
@@ -129,8 +187,8 @@ class RichProgress(Progress):
         against = "" if self._tol is None else f" to {percent(self._tol)}"
         signs = "━╌" if self._console.encoding.startswith("utf") else "#-"
         return Text.assemble(
-            (_bar(last.seen_gap, self._first_gap, self._tol, signs), "cyan"),
-            f" round {last.number + 1}: {seen_gap(last)}{against},"
+            (_bar(last.current_gap, self._first_gap, self._tol, signs), "cyan"),
+            f" round {last.number + 1}: {current_gap(last)}{against},"
             f" {format_bytes(rss_bytes())} of {format_bytes(last.budget_bytes)},"
             f" {elapsed}, left {clock(left_s)}",
             no_wrap=True,

@@ -23,10 +23,9 @@ import numba
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.scan.component.entries import Entries
+from mllkm_scale.scan.component.sizes import Entries
 
 __all__ = ["ExponentialColumn", "add_exponential", "fill_sides"]
-
 
 LEFT, RIGHT = 0, 2  # where sum_0 of a side is; sum_1 follows it
 

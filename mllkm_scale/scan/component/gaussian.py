@@ -26,12 +26,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.scan.component.entries import Entries
 from mllkm_scale.scan.component.expansions import add_gaussian, fill_coefficients, fill_moments
-from mllkm_scale.scan.component.sizes import DIRECT_ENTRIES, MOST_BOXES, N_TERMS, REACH
+from mllkm_scale.scan.component.sizes import DIRECT_ENTRIES, MOST_BOXES, N_TERMS, REACH, Entries
 
 __all__ = ["BoxShape", "Boxes", "GaussianColumn"]
-
 
 _OFFSETS = np.arange(-REACH, REACH + 1.0)
 _EXACT_IDS = 2.0**45

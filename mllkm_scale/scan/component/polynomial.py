@@ -27,8 +27,7 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import MapName
-from mllkm_scale.scan.component.entries import Entries
-from mllkm_scale.scan.component.sizes import n_levels, n_powers
+from mllkm_scale.scan.component.sizes import Entries, n_levels, n_powers
 
 __all__ = ["PolynomialColumn", "add_polynomial", "fill_moments"]
 

@@ -1,4 +1,4 @@
-"""Sizes and memory of the tables for the scan of component-wise kernels.
+"""A column of the support as the one-dimensional sums take it, and the sizes and memory of their tables.
 
 For the maps `linear`, `squared` and `exponential`, the sorted column of the support is divided into runs. For
 `gaussian`, the line is divided into boxes. An entry is a nonzero dual.
@@ -6,6 +6,12 @@ For the maps `linear`, `squared` and `exponential`, the sorted column of the sup
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import MapName
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "MOST_BOXES",
     "N_TERMS",
     "REACH",
+    "Entries",
     "component_bytes",
     "n_levels",
     "n_powers",
@@ -23,12 +30,10 @@ __all__ = [
 
 COLUMN_BYTES = 2 << 20  # of the table of a column: longer runs are cheaper than tables beyond the caches
 _RUN_BITS = {"linear": 3, "squared": 4, "exponential": 3}  # 2^3 samples are a run, if that leaves room
-
 N_TERMS = 16  # of an expansion
 REACH = 7  # boxes further apart do not see each other
 DIRECT_ENTRIES = 32  # a box that sees so few entries has no expansion
 MOST_BOXES = 128  # of a column have one: those that see most entries
-
 _ENTRY_BYTES = 8 + 8 + 4  # coordinate, dual, class
 
 
@@ -81,3 +86,33 @@ def component_bytes(n_support: int, n_features: int, n_classes: int, map: MapNam
         n_runs = -(-n_support >> (_RUN_BITS[map] - 1))  # of half the samples at least, as their length is a power of 2
         table = min(COLUMN_BYTES, table_bytes(map, n_runs, n_classes, n_gammas))
     return n_features * (n_entries * _ENTRY_BYTES + table) + making
+
+
+@dataclass(frozen=True)
+class Entries:
+    """One entry for each nonzero dual: x_i, its class and a_ik. A sample with duals in two classes has two entries."""
+
+    points: Array
+    classes: Array
+    duals: Array
+    n_classes: int
+    n_samples: int
+
+    @classmethod
+    def of(cls, columns: Iterable[Array], signed_duals: Array) -> Iterator[Entries]:
+        """Iterate over the entries of the columns."""
+        rows, classes = np.nonzero(signed_duals)
+        duals = signed_duals[rows, classes].astype(np.float64)
+        classes = classes.astype(np.uint32)  # numba checks no sign of an unsigned index
+        n_classes, n_samples = signed_duals.shape[1], len(np.unique(rows))
+        for column in columns:
+            points = column[rows].astype(np.float64)
+            order = np.argsort(points, kind="stable")
+            yield cls(points[order], classes[order], duals[order], n_classes, n_samples)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def run_bits(self, map: MapName, n_gammas: int) -> int:
+        """A run of the tables of this map has 2^run_bits entries."""
+        return run_bits(map, self.n_samples, len(self), self.n_classes, n_gammas)

@@ -18,10 +18,10 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import MapName
-from mllkm_scale.scan.component.entries import Entries
 from mllkm_scale.scan.component.exponential import ExponentialColumn
 from mllkm_scale.scan.component.gaussian import BoxShape, GaussianColumn
 from mllkm_scale.scan.component.polynomial import PolynomialColumn
+from mllkm_scale.scan.component.sizes import Entries
 
 __all__ = ["ComponentSums", "make_columns"]
 

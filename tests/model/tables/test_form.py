@@ -200,7 +200,7 @@ def test_the_command_line_predicts_directly_if_asked(make_model, rows, tmp_path)
             np.testing.assert_array_equal(file["scores"][:], used.decision_function(rows))
 
 
-def test_the_crew_gets_the_form_that_was_asked_for(make_model, tmp_path):
+def test_the_executor_gets_the_form_that_was_asked_for(make_model, tmp_path):
     """Workers read the model from a file by the class of the one that was shared."""
     from mllkm_scale.cluster.exchange import Exchange
 

@@ -10,7 +10,7 @@ import pytest
 
 from mllkm_scale.base.events import Event, Phase
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.run.progress.choose import JsonLines, PlainProgress, Progress, Quiet, broadcast, choose_listener
+from mllkm_scale.run.progress.listeners import JsonLines, PlainProgress, Progress, Quiet, broadcast, choose_listener
 from mllkm_scale.run.progress.live import RichProgress
 
 
@@ -59,5 +59,5 @@ def test_broadcast_tells_all_listeners_in_order_and_leaves_out_none() -> None:
 
 
 def test_only_the_live_display_imports_rich() -> None:
-    script = "import sys, mllkm_scale.run.progress.choose, mllkm_scale.run.folder; sys.exit('rich' in sys.modules)"
+    script = "import sys, mllkm_scale.run.progress.listeners, mllkm_scale.run.folder; sys.exit('rich' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

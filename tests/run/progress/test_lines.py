@@ -6,7 +6,7 @@ import json
 import pytest
 
 from mllkm_scale.base.events import Event
-from mllkm_scale.run.progress.lines import JsonLines, PlainProgress
+from mllkm_scale.run.progress.listeners import JsonLines, PlainProgress
 
 
 def test_plain_progress_is_one_line_an_event_without_control_characters(events: list[Event]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from mllkm_scale.base.events import Event, Notice, Phase, Streamed, StreamEnded
 from mllkm_scale.base.wording import describe
 from mllkm_scale.run.history import History
-from mllkm_scale.run.progress.lines import JsonLines, PlainProgress
+from mllkm_scale.run.progress.listeners import JsonLines, PlainProgress
 from mllkm_scale.run.progress.live import RichProgress
 
 REPORT = Streamed(

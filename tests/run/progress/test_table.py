@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mllkm_scale.base.events import Round
-from mllkm_scale.run.progress.table import COLUMNS, LEAST_MISSED, choose_columns, heading, row
+from mllkm_scale.run.progress.live import COLUMNS, LEAST_MISSED, choose_columns, heading, row
 
 MakeRound = Callable[..., Round]
 

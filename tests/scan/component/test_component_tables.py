@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.scan.component.entries import Entries
 from mllkm_scale.scan.component.expansions import set_chebyshev
 from mllkm_scale.scan.component.exponential import ExponentialColumn
 from mllkm_scale.scan.component.gaussian import Boxes, BoxShape, GaussianColumn
@@ -16,6 +15,7 @@ from mllkm_scale.scan.component.sizes import (
     MOST_BOXES,
     N_TERMS,
     REACH,
+    Entries,
     run_bits,
     table_bytes,
 )

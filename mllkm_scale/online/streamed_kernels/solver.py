@@ -1,8 +1,8 @@
 """The machine of streamed kernels: MKL on working samples x active kernels (F6), warm from the machine before.
 
-solve    weights and duals of the active kernels on the working samples, to a relative gap
-look     all samples: margins, and P = 1/2 (sum_m |w_m|)^2 + C sum hinge; the active kernels: q_m
-renew    samples well beyond the margin leave the working set, some of those within it join
+solve          weights and duals of the active kernels on the working samples, to a relative gap
+primal_pass    all samples: margins, and P = 1/2 (sum_m |w_m|)^2 + C sum hinge; the active kernels: q_m
+renew          samples well beyond the margin leave the working set, some of those within it join
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class MachineSolver:
                 f" working samples take {format_bytes(needed)}: give at least that, a smaller C, or fewer samples"
             )
 
-    def look(self, machine: Machine) -> View:
+    def primal_pass(self, machine: Machine) -> View:
         """Pass over all samples."""
         support = self.support_of(machine.duals)
         forms = machine.active.forms(support.rows, support.signed_duals)

@@ -1,4 +1,7 @@
-"""A record of what the workers did and when: dask's performance report, one HTML file to open in a browser."""
+"""What is asked of a dask client: which one is active here, and a record of what its workers did and when.
+
+The record is dask's performance report, one HTML file to open in a browser.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,31 @@ from mllkm_scale.errors import ParameterError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["performance_report"]
+import sys
+
+__all__ = ["current_client", "performance_report"]
+
+
+def current_client() -> Client | None:
+    """The active dask client; None without one, and within a task of a worker.
+
+    A training that runs as a task (of a grid search, say) must not wait for tasks of its own cluster: the worker's
+    thread that waits is the one that they need.
+    """
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client, get_worker
+
+    try:
+        get_worker()
+        return None
+    except ValueError:
+        pass
+    try:
+        return default_client()
+    except ValueError:
+        return None
+
 
 LOGGER = logging.getLogger("mllkm_scale")
 WRITE_S = 60.0

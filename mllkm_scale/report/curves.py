@@ -1,4 +1,8 @@
-"""Pictures of a training over its rounds: bounds and gap, kernels and samples, where the time went."""
+"""Curves over the course of a run: rounds of a training, samples of a stream, and the memory of both.
+
+A training shows its bounds and gap, kernels and samples, and where the time went. A stream shows its prequential
+error, what it keeps, and how fast it went. The memory is shown as planned, as measured, and beside the budget.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,127 @@ from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["training_pictures"]
+from typing import Any
+
+from mllkm_scale.base.events import Streamed
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.report.picture import CLASS_COLOURS
+from mllkm_scale.report.run_files import Record, Run
+
+__all__ = ["memory_pictures", "plan_rows", "stream_pictures", "training_pictures"]
+
+
+def stream_pictures(reports: Sequence[Streamed]) -> list[Picture]:
+    """Error, kernels, samples kept, and samples a second, over the samples that have come."""
+    kept = [reports[i] for i in thinned(len(reports))]
+    return [_stream_error(kept), _stream_kernels(kept), _stream_samples(kept), _stream_rate(kept)]
+
+
+@styled
+def _stream_error(reports: Sequence[Streamed]) -> Picture:
+    figure, axes = canvas()
+    numbers = [report.number for report in reports]
+    axes.plot(numbers, [100 * report.recent_error for report in reports], color=GREY, lw=0.8, label="of the latest")
+    axes.plot(numbers, [100 * report.error for report in reports], color=BLUE, label="of all so far")
+    axes.set(xlabel="samples", ylabel="prequential error, %", ylim=(0, None))
+    axes.legend()
+    caption = "The share of samples that were predicted wrongly before they were learned."
+    return embedded(
+        figure, f"Prequential error over samples, {100 * reports[-1].error:.2f} % of all in the end", caption
+    )
+
+
+@styled
+def _stream_kernels(reports: Sequence[Streamed]) -> Picture:
+    figure, axes = canvas()
+    numbers = [report.number for report in reports]
+    axes.plot(numbers, [report.inserted for report in reports], "--", color=GREY, lw=0.9, label="inserted, in all")
+    axes.plot(numbers, [report.dropped for report in reports], "--", color=ORANGE, lw=0.9, label="dropped, in all")
+    axes.plot(numbers, [report.n_kernels for report in reports], color=BLUE, label="active")
+    axes.set(xlabel="samples", ylabel="kernels", ylim=(0, None))
+    axes.legend()
+    caption = "Kernels that came in, went out, and are there."
+    return embedded(figure, f"Kernels over samples, {reports[-1].n_kernels} active in the end", caption)
+
+
+@styled
+def _stream_samples(reports: Sequence[Streamed]) -> Picture:
+    figure, axes = canvas()
+    numbers = [report.number for report in reports]
+    axes.plot(numbers, [report.n_kept for report in reports], color=GREY, label="kept")
+    axes.plot(numbers, [report.n_support for report in reports], color=BLUE, label="of these, support vectors")
+    axes.set(xlabel="samples", ylabel="samples kept", ylim=(0, None))
+    axes.legend()
+    caption = f"Samples that are still remembered; {reports[-1].forgotten:,} were forgotten."
+    return embedded(figure, f"Samples kept over samples, {reports[-1].n_kept} in the end", caption)
+
+
+@styled
+def _stream_rate(reports: Sequence[Streamed]) -> Picture:
+    figure, axes = canvas()
+    axes.plot([report.number for report in reports], [report.samples_per_s for report in reports], color=BLUE)
+    axes.set(xlabel="samples", ylabel="samples a second", ylim=(0, None))
+    caption = "Samples a second since the stream began, waiting for them included."
+    return embedded(figure, f"Samples a second, {reports[-1].samples_per_s:.3g} in the end", caption)
+
+
+MB = 1e6
+
+
+def plan_rows(plan: Record) -> list[tuple[str, int, str]]:
+    """What, bytes and note of each row of plan.json."""
+    rows: Any = plan.get("rows")
+    if not isinstance(rows, list):
+        return []
+    return [(str(row.get("what", "")), int(row.get("bytes", 0)), str(row.get("note", ""))) for row in rows]
+
+
+def memory_pictures(run: Run) -> list[Picture]:
+    """The plan against the measured peak, and the memory over time; each where its file is there."""
+    rows, budget_bytes = plan_rows(run.plan), run.budget_bytes
+    pictures = [] if not rows or budget_bytes is None else [_plan(rows, budget_bytes, run.peak_bytes)]
+    events: Sequence[Round] | Sequence[Streamed] = run.rounds or run.reports
+    return pictures + ([_over_time(events)] if events else [])
+
+
+@styled
+def _plan(rows: Sequence[tuple[str, int, str]], budget_bytes: int, peak_bytes: int | None) -> Picture:
+    figure, axes = canvas()
+    left = 0.0
+    for (what, size_bytes, _), colour in zip(rows, CLASS_COLOURS, strict=False):
+        reserve = what == "reserve"
+        axes.barh(1, size_bytes / MB, left=left, color="#e4e4e4" if reserve else colour, label=what, height=0.6)
+        left += size_bytes / MB
+    if peak_bytes is not None:
+        axes.barh(0, peak_bytes / MB, color=BLUE, height=0.6)
+        axes.text(peak_bytes / MB, 0, f" {format_bytes(peak_bytes)}", va="center", fontsize=7)
+    axes.axvline(budget_bytes / MB, color=ORANGE, ls="--", lw=0.9)
+    axes.text(budget_bytes / MB, 1.42, "budget ", color=ORANGE, fontsize=7, ha="right")
+    axes.set_yticks(
+        [0, 1] if peak_bytes is not None else [1], ["measured", "plan"] if peak_bytes is not None else ["plan"]
+    )
+    axes.set(xlabel="MB", ylim=(-0.6, 1.7), xlim=(0, 1.06 * max(left, budget_bytes / MB, (peak_bytes or 0) / MB)))
+    axes.grid(False, axis="y")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=6.5)
+    measured = "" if peak_bytes is None else f"; {format_bytes(peak_bytes)} at most were measured"
+    caption = f"Where the plan puts the {format_bytes(budget_bytes)} of the budget{measured}."
+    return embedded(figure, caption, caption)
+
+
+@styled
+def _over_time(events: Sequence[Round] | Sequence[Streamed]) -> Picture:
+    figure, axes = canvas()
+    kept = [events[i] for i in thinned(len(events))]
+    unit = time_axis(axes, kept[-1].elapsed_s)
+    times = [event.elapsed_s / unit for event in kept]
+    axes.plot(times, [event.rss_bytes / MB for event in kept], "o-", ms=2.5, color=BLUE, label="resident")
+    axes.plot(times, [event.budget_bytes / MB for event in kept], "--", color=ORANGE, lw=0.9, label="budget")
+    axes.set(ylabel="MB", ylim=(0, None))
+    axes.legend()
+    caption = "Resident memory of the process when each round, or report, was written; the peak may lie in between."
+    most = max(event.rss_bytes for event in kept)
+    return embedded(figure, f"Memory over time, {format_bytes(most)} at most", caption)
+
 
 GREEN = "#4d9221"
 MOST_BARS = 60  # that can be told apart
@@ -35,7 +159,7 @@ def _gap(rounds: Sequence[Round], tol: float | None, note: str) -> Picture:
     axes.plot(times, [_positive(event.gap) for event in rounds], "o-", ms=2.5, color=BLUE, label="proved")
     likely = any(event.likely_gap is not None for event in rounds)
     if likely:
-        seen = [_positive(event.seen_gap) for event in rounds]
+        seen = [_positive(event.current_gap) for event in rounds]
         axes.plot(times, seen, ":", color=GREY, label="likely, as far as kernels were scanned")
     if tol is not None:
         axes.axhline(tol, color=ORANGE, lw=0.9, ls="--", label=f"asked for: {tol:.3g}")
