@@ -14,7 +14,7 @@ from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.parts import markdown_table
 from mllkm_scale.reproduce.significance import Ranks
-from mllkm_scale.reproduce.table2 import Comparison, Row, Table
+from mllkm_scale.reproduce.table2 import PairedComparison, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,7 +182,7 @@ def _cells(row: Row, leading: bool) -> list[str]:
     ]
 
 
-def _compared(comparison: Comparison) -> list[str]:
+def _compared(comparison: PairedComparison) -> list[str]:
     test = comparison.test
     verdict = "no" if comparison.holm_p >= LEVEL else ("better" if test.difference > 0 else "worse")
     p_values = [f"{p:.3f}" for p in (test.wilcoxon_p, test.corrected_t_p, comparison.holm_p)]
