@@ -28,6 +28,7 @@ from mllkm_scale.model.record import ModelRecord
 __all__ = ["c_comment", "c_float", "c_string", "c_table", "export_c"]
 
 _A_LINE = 6  # numbers
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 
 
 def c_float(value: float) -> str:
@@ -65,9 +66,6 @@ def c_comment(lines: list[str]) -> str:
     """A comment of these lines; what would end it early is taken apart."""
     body = "\n".join(f" * {line}".rstrip() for line in lines)
     return "/*\n" + body.replace("*/", "* /") + "\n */\n"
-
-
-_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 
 
 def export_c(

@@ -25,6 +25,8 @@ from mllkm_scale.reproduce.significance import PairedTest, Ranks, holm, paired_t
 
 __all__ = ["TABLE2", "PairedComparison", "Printed", "Row", "Table", "TableSetting", "assemble", "run"]
 
+Samples = tuple[Array, Array]
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -83,7 +85,6 @@ TABLE2: dict[str, dict[str, Printed]] = {
         "SequentialMKL": Printed(69.5, 2.8, 55.0, 7.1, 216.6),
     },
 }
-Samples = tuple[Array, Array]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_csv", "as_latex", "as_markdown", "draw_ranks", "splits_csv", "write"]
 
+LEVEL = 0.05
+
 
 @styled
 def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
@@ -48,9 +50,6 @@ def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return figure
-
-
-LEVEL = 0.05
 
 
 def write(table: Table, folder: Path) -> list[Path]:

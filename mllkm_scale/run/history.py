@@ -25,6 +25,7 @@ __all__ = ["LOGGER", "History", "log_to"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
 
 
 @contextmanager
@@ -51,9 +52,6 @@ def log_to(path: Path) -> Iterator[None]:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(level_before)
         handler.close()
-
-
-Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
 
 
 class History(Generic[Numbered]):

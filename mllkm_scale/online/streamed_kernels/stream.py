@@ -36,6 +36,13 @@ from mllkm_scale.online.streamed_kernels.solver import MachineSolver, StreamedMa
 
 __all__ = ["Discarded", "StreamedMKL"]
 
+_LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
+_SOLVED = 0.2  # of that share, to which the machine is solved then
+_LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
+_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
+_PATIENCE = 30  # rounds of `reprocess` without a smaller gap
+_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
+
 
 class Discarded:
     """Discarded kernels, at most `limit` of them; `n_forgotten` counts those that had to go."""
@@ -97,14 +104,6 @@ class Discarded:
         keys = list(self._keys)
         self._parts = [kernels.take(places)] if len(places) else []
         self._prices, self._keys = self._prices[places], dict.fromkeys(keys[m] for m in places.tolist())
-
-
-_LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
-_SOLVED = 0.2  # of that share, to which the machine is solved then
-_LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
-_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
-_PATIENCE = 30  # rounds of `reprocess` without a smaller gap
-_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
 
 
 class StreamedMKL:
