@@ -27,6 +27,9 @@ __all__ = [
     "jsonable",
 ]
 
+PROGRESS_MODES = ("auto", "plain", "json", "quiet")
+"""How events can be shown."""
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -154,9 +157,6 @@ class StreamEnded:
     budget_bytes: int
     elapsed_s: float
 
-
-PROGRESS_MODES = ("auto", "plain", "json", "quiet")
-"""The ways to show events."""
 
 Event = Phase | Notice | Epoch | Round | Finished | Streamed | StreamEnded
 

@@ -22,6 +22,8 @@ import psutil
 __all__ = ["give_back", "keep_memory", "peak_bytes", "rss_bytes"]
 
 STATUS = Path("/proc/self/status")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt
+_KEPT_BYTES, _LARGE_BYTES = 1 << 26, 1 << 25
 
 
 def rss_bytes() -> int:
@@ -64,10 +66,6 @@ def _from_usage() -> int | None:
         return None
     unit_bytes = 1 if sys.platform == "darwin" else 1024
     return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit_bytes or None
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt
-_KEPT_BYTES, _LARGE_BYTES = 1 << 26, 1 << 25
 
 
 def give_back() -> bool:

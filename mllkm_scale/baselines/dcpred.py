@@ -40,6 +40,8 @@ __all__ = ["DCPredClassifier", "Expansion", "fitted_expansion", "weighted_centre
 
 RIDGE = 1e-9  # against the rounding of kernels that are nearly dependent, not against the training samples
 RANK = 1e-12  # least eigenvalue, relative to the largest, that counts in the span of the landmarks
+SAMPLE = 20_000  # random rows that the clusters are found on
+LANDMARK_WEIGHTS = ("duals", "uniform")
 
 
 def weighted_centres(X: Array, weights: Array, count: int, seed: int) -> Array:
@@ -100,10 +102,6 @@ def fitted_expansion(
     gram = features.T @ features
     gram.flat[:: len(gram) + 1] += RIDGE * len(X)
     return replace(bare, weights=to_features @ solve(gram, features.T @ targets, assume_a="pos"))
-
-
-SAMPLE = 20_000  # random rows that the clusters are found on
-LANDMARK_WEIGHTS = ("duals", "uniform")
 
 
 class DCPredClassifier(Baseline):

@@ -18,12 +18,12 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.baselines.kernel_cache import CachedRows, fetch_row, forget_row, insert_row
 from mllkm_scale.baselines.support_sets import SupportMachine, SupportUnion, add_member, drop_member, machine_of
 
-__all__ = ["Problem", "Window", "extremes", "finish", "seed", "visit"]
+__all__ = ["SVMProblem", "Window", "extremes", "finish", "seed", "visit"]
 
 _LEAST_CURVATURE = 1e-12  # of a pair of equal samples, which one step takes to a bound
 
 
-class Problem(NamedTuple):
+class SVMProblem(NamedTuple):
     """What does not change: samples (n, d), their labels (n, K) as signs, and the parameters."""
 
     X: Array
@@ -60,7 +60,7 @@ def _violation(machine: SupportMachine, up: int, down: int) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _step(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: Problem, i: int, j: int) -> bool:
+def _step(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, i: int, j: int) -> bool:
     """The best step along a violating pair of places; False if it is too small for the precision of the numbers."""
     slot_i, slot_j, size = machine.members[i], machine.members[j], machine.size[0]
     samples = union.samples[: union.counts[0]]
@@ -106,7 +106,7 @@ def _process(
     machine: SupportMachine,
     union: SupportUnion,
     rows: CachedRows,
-    problem: Problem,
+    problem: SVMProblem,
     window: Window,
     t: int,
     sign: float,
@@ -134,7 +134,7 @@ def _process(
 
 
 @numba.njit(cache=True, nogil=True)
-def _reprocess(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: Problem) -> bool:
+def _reprocess(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem) -> bool:
     """REPROCESS: a step on the most violating pair, and farewell to members that it has made idle; False if none."""
     up, down = extremes(machine, problem.C)
     if _violation(machine, up, down) <= problem.tau or not _step(machine, union, rows, problem, up, down):
@@ -153,7 +153,7 @@ def _reprocess(machine: SupportMachine, union: SupportUnion, rows: CachedRows, p
 
 @numba.njit(cache=True, nogil=True)
 def seed(
-    machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: Problem, k: int, window: Window
+    machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, k: int, window: Window
 ) -> None:
     """Class k starts with the samples of a window, at alpha = 0."""
     machine = machine_of(machines, k)
@@ -163,7 +163,7 @@ def seed(
 
 
 @numba.njit(cache=True, nogil=True)
-def visit(machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: Problem, window: Window) -> int:
+def visit(machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, window: Window) -> int:
     """The online iterations over the samples of a window; returns how often one has entered a support set."""
     entered = 0
     for t in range(len(window.samples)):
@@ -175,7 +175,9 @@ def visit(machines: SupportMachine, union: SupportUnion, rows: CachedRows, probl
 
 
 @numba.njit(cache=True, nogil=True)
-def finish(machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: Problem, k: int, most: int) -> int:
+def finish(
+    machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, k: int, most: int
+) -> int:
     """REPROCESS class k until no violating pair is left that can move, so many times at most; returns how often."""
     machine = machine_of(machines, k)
     done = 0

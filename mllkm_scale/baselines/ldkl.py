@@ -29,6 +29,9 @@ from mllkm_scale.baselines.ldkl_tree import path_scores, route_slopes, soft_path
 __all__ = ["Forest", "LDKLClassifier", "mean_hinge", "slopes_in_place"]
 
 TINY = 1e-300  # in place of a mean that is zero
+STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
+LARGEST_BATCH = 256  # by default: an epoch of larger ones costs as much, and takes fewer steps
+DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,6 @@ def slopes_in_place(forest: Forest, projected: Array, signs: Array, sigma: float
     gates[...] = pull * sigma * paths * outputs * (1.0 - opened**2)
     outputs[...] = pull * paths * opened
     return float(np.maximum(slack, 0.0).sum() / len(signs))
-
-
-STEEPNESS = (0.1, 100.0)  # s |theta'x| on average: nearly no routing at the start of training, a hard path at its end
-LARGEST_BATCH = 256  # by default: an epoch of larger ones costs as much, and takes fewer steps
-DECAYS = (0.9, 0.999)  # of Adam's running means of the gradient and of its square
 
 
 class LDKLClassifier(Baseline):

@@ -32,6 +32,7 @@ __all__ = ["CODINGS", "LLSVMClassifier", "automatic_bandwidth", "coordinates", "
 
 CODINGS = ("inverse_distance", "kernel_codebook")
 ROWS = 2048  # of a block: its inner products with the anchors stay in the cache
+MANY = 20_000  # rows above which the centres come from mini-batches
 
 
 def nearest_anchors(X: Array, anchors: Array, n_nearest: int) -> tuple[Array, Array]:
@@ -105,9 +106,6 @@ def measure_distances(X: Array, anchors: Array, chosen: Array, squares: Array) -
                 difference = X[i, l] - anchors[a, l]
                 total += difference * difference
             squares[i, j] = total
-
-
-MANY = 20_000  # rows above which the centres come from mini-batches
 
 
 class LLSVMClassifier(Baseline):

@@ -36,6 +36,11 @@ __all__ = ["KINDS", "Kind", "LMKLClassifier", "gates", "gating_gradient", "kinds
 
 KINDS = ("linear", "polynomial", "gaussian")
 
+Parts = Sequence[tuple[Array, Array]]
+"""Of each kind of kernel: its Gram (n, n), and which kernels (columns of the gates) are of that kind."""
+
+ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -86,10 +91,6 @@ def nearest_distance(X: Array) -> float:
     return mean if 0.0 < mean < np.inf else 1.0
 
 
-Parts = Sequence[tuple[Array, Array]]
-"""Of each kind of kernel: its Gram (n, n), and which kernels (columns of the gates) are of that kind."""
-
-
 def gates(X: Array, gating: Array) -> Array:
     """eta (n, P) of the rows, from v and v_0 of each kernel, gating (P, d + 1)."""
     return np.asarray(softmax(X @ gating[:, :-1].T + gating[:, -1], axis=1))
@@ -119,9 +120,6 @@ def gating_gradient(X: Array, parts: Parts, shares: Array, duals: Array) -> Arra
     pulls *= shares * duals[:, None]
     slopes = shares * pulls.sum(axis=1, keepdims=True) - pulls
     return np.hstack([slopes.T @ X, slopes.sum(axis=0)[:, None]])
-
-
-ENOUGH = 1e-4  # of the decrease that the slope promises: the least that a step must bring (Armijo)
 
 
 class LMKLClassifier(Baseline):

@@ -26,6 +26,7 @@ from mllkm_scale.run.progress.listeners import Progress
 __all__ = ["Checkpoint", "Interruption", "OwnCheckpoint", "ends_at_a_safe_point", "interruption"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STDERR = 2
 
 
 @dataclass
@@ -93,9 +94,6 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         for number, handler in previous.items():
             # None stands for a handler that was not set from Python and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-STDERR = 2
 
 
 class Checkpoint(Protocol):

@@ -45,6 +45,10 @@ __all__ = [
 ]
 
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+LINE_EVERY_S = 10.0  # where there is no terminal for a bar
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing target.")
+wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 
 @dataclass(frozen=True)
@@ -132,10 +136,6 @@ def _drawn(part: Table | Facts) -> RichTable:
     return drawn
 
 
-LINE_EVERY_S = 10.0  # where there is no terminal for a bar
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-
-
 def _as_configured(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Callback of an option: what is configured, where it is not given."""
 
@@ -155,14 +155,12 @@ jobs_option = click.option(
     callback=_as_configured("n-jobs"),
     help="Threads; -1 for one per core.  [default: -1]",
 )
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing target.")
 progress_option = click.option(
     "--progress",
     type=click.Choice(PROGRESS_MODES),
     callback=_as_configured("progress"),
     help="auto: live on a terminal, plain lines elsewhere. json: one object per event, on stdout.  [default: auto]",
 )
-wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

@@ -21,6 +21,10 @@ import sys
 
 __all__ = ["current_client", "performance_report"]
 
+LOGGER = logging.getLogger("mllkm_scale")
+WRITE_S = 60.0
+INSTALL = 'pip install "mllkm-scale[dashboard]"'
+
 
 def current_client() -> Client | None:
     """The active dask client; None without one, and within a task of a worker.
@@ -41,11 +45,6 @@ def current_client() -> Client | None:
         return default_client()
     except ValueError:
         return None
-
-
-LOGGER = logging.getLogger("mllkm_scale")
-WRITE_S = 60.0
-INSTALL = 'pip install "mllkm-scale[dashboard]"'
 
 
 @contextmanager

@@ -24,6 +24,9 @@ TASK_S = 2.0
 """Length of a range that is aimed at: far more than a scheduler takes for it, and little to lose with a worker."""
 
 _FIRST_PACE = 5e-10  # seconds a multiply-add, before anything was measured
+Result = TypeVar("Result")
+_VISIBLE_S = 10.0  # that a network file system may take to show a new file
+_RETRY_S = 0.1
 
 
 class Pace:
@@ -53,11 +56,6 @@ class Pace:
         count = min(n_units, each * threads)
         edges = [-(-n_units * i // count) for i in range(count + 1)] if count else [0]
         return [range(first, last) for first, last in pairwise(edges)]
-
-
-Result = TypeVar("Result")
-_VISIBLE_S = 10.0  # that a network file system may take to show a new file
-_RETRY_S = 0.1
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["export_npz", "probe_rows"]
 
 _FAR = 3.0  # times as far from the first anchor as the last one
+Named = dict[str, tuple[Array, str]]  # array and meaning
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that an archive can hold: equal models give equal files
 
 
 def probe_rows(model: Model, n_anchors: int = 3) -> Array:
@@ -52,10 +54,6 @@ def probe_rows(model: Model, n_anchors: int = 3) -> Array:
     with np.errstate(over="ignore"):
         found = found.astype(np.float32).astype(np.float64)
     return found[np.isfinite(found).all(axis=1)]
-
-
-Named = dict[str, tuple[Array, str]]  # array and meaning
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that an archive can hold: equal models give equal files
 
 
 def export_npz(

@@ -39,6 +39,8 @@ from mllkm_scale.params import Params
 
 __all__ = ["OnlineLearner", "Pending"]
 
+_SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
+
 
 @dataclass
 class Pending:
@@ -73,9 +75,6 @@ class Pending:
         first = Pending(self.X[:n], self.y[:n], self.ids[:n], self.new[:n])
         self.X, self.y, self.ids, self.new = self.X[n:], self.y[n:], self.ids[n:], self.new[n:]
         return first
-
-
-_SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
 
 
 class OnlineLearner:

@@ -22,6 +22,9 @@ __all__ = ["AROUND_AUTO", "Limits", "PathValues", "parse_limits", "path_values"]
 AROUND_AUTO = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
 """The Cs of a path that names none, times what C="auto" is."""
 
+_TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|μs|ms|ns)\s*", re.IGNORECASE)
+_MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3}
+
 
 @dataclass(frozen=True)
 class PathValues:
@@ -67,10 +70,6 @@ def _distinct(name: str, given: Sequence[float]) -> list[float]:
     if len({f"{value:g}" for value in values}) < len(values):
         raise ParameterError(f"{name}={list(given)!r}: give numbers that differ in their first six digits")
     return values
-
-
-_TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|μs|ms|ns)\s*", re.IGNORECASE)
-_MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ from mllkm_scale.path.limits import Limits
 
 __all__ = ["PathPoint", "best_point", "costs_of", "front", "knee_point", "measure_row_us"]
 
+BATCH_ROWS = 1024
+LEAST_REPEATS, LEAST_S = 5, 0.02
+
 
 @dataclass(frozen=True)
 class PathPoint:
@@ -123,10 +126,6 @@ def best_point(points: Sequence[PathPoint], limits: Limits | None = None) -> Pat
         f"no model of the path is below {limits}: the smallest, {cheapest.name}, needs {cheapest.cost}; allow more, or"
         " train a path with smaller models (kernel_counts, or smaller Cs)"
     )
-
-
-BATCH_ROWS = 1024
-LEAST_REPEATS, LEAST_S = 5, 0.02
 
 
 def measure_row_us(model: Model, rows: NDArray[Any]) -> float:

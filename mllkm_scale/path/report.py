@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["HEADINGS", "PICTURE", "is_path", "path_picture", "table_rows", "write_path_page"]
 
 LABELLED = 12  # points that have room for their names
+HEADINGS = ("model", "kernels", "error", "time of a row", "model file", "multiply-adds", "gap", "trained in", "")
+PICTURE = "path.png"
 
 
 @styled
@@ -69,9 +71,6 @@ def _draw(axes: Axes, points: Sequence[PathPoint], cost: Callable[[PathPoint], f
             axes.annotate(f"{point.value:g}", place, xytext=(3, 4), textcoords="offset points", fontsize=6, color=GREY)
 
 
-HEADINGS = ("model", "kernels", "error", "time of a row", "model file", "multiply-adds", "gap", "trained in", "")
-
-
 def table_rows(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> list[tuple[str, ...]]:
     """A row a point, under `HEADINGS`; the last column says what it is."""
     edge, knee = front(points), knee_point(points)
@@ -94,9 +93,6 @@ def table_rows(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> 
             )
         )
     return rows
-
-
-PICTURE = "path.png"
 
 
 def is_path(folder: Path) -> bool:

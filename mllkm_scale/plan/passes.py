@@ -45,6 +45,9 @@ __all__ = [
 EXPECTED_KERNELS = 500
 LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
 
+WORKER_BASE_BYTES = 320_000_000
+"""Interpreter, libraries and compiled functions of a dask worker, as measured; so too what a main program imports."""
+
 
 def expected_kernels(sizes: Sizes) -> int:
     """Active kernels."""
@@ -176,10 +179,6 @@ def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
 
 def _component_sizes(sizes: Sizes) -> tuple[int, int, int, MapName, int]:
     return expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas
-
-
-WORKER_BASE_BYTES = 320_000_000
-"""Interpreter, libraries and compiled functions of a dask worker, as measured; so too what a main program imports."""
 
 
 def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[str, int, str], ...]:

@@ -36,6 +36,7 @@ from mllkm_scale.report.style import styled
 __all__ = ["comparison_pictures", "write_comparison"]
 
 MOST_LABELS = 12
+UNKNOWN = "–"
 
 
 def comparison_pictures(
@@ -103,9 +104,6 @@ def _costs(runs: Sequence[Run], names: Sequence[str], facts: Sequence[Descriptio
     axes.set_ylim(bottom=0)
     caption = "What a prediction costs, and how often it is wrong: to the left and below is better."
     return embedded(figure, f"Test error against cost of {len(runs)} runs", caption)
-
-
-UNKNOWN = "–"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ from mllkm_scale.report.run_files import Record, Run
 
 __all__ = ["memory_pictures", "plan_rows", "stream_pictures", "training_pictures"]
 
+MB = 1e6
+GREEN = "#4d9221"
+MOST_BARS = 60  # that can be told apart
+
 
 def stream_pictures(reports: Sequence[Streamed]) -> list[Picture]:
     """Error, kernels, samples kept, and samples a second, over the samples that have come."""
@@ -82,9 +86,6 @@ def _stream_rate(reports: Sequence[Streamed]) -> Picture:
     return embedded(figure, f"Samples a second, {reports[-1].samples_per_s:.3g} in the end", caption)
 
 
-MB = 1e6
-
-
 def plan_rows(plan: Record) -> list[tuple[str, int, str]]:
     """What, bytes and note of each row of plan.json."""
     rows: Any = plan.get("rows")
@@ -138,10 +139,6 @@ def _over_time(events: Sequence[Round] | Sequence[Streamed]) -> Picture:
     caption = "Resident memory of the process when each round, or report, was written; the peak may lie in between."
     most = max(event.rss_bytes for event in kept)
     return embedded(figure, f"Memory over time, {format_bytes(most)} at most", caption)
-
-
-GREEN = "#4d9221"
-MOST_BARS = 60  # that can be told apart
 
 
 def training_pictures(rounds: Sequence[Round], tol: float | None, in_turn: bool) -> list[Picture]:

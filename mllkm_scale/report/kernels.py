@@ -26,6 +26,9 @@ FEWEST = 4  # columns of a sheet, so that few images are no larger than many
 INCHES = 0.74  # width of an image
 LABEL_SHARE, GAP_SHARE = 0.26, 0.06  # of its width: room above it, and beside
 SHORT = 12  # letters of a class above an image
+FEW_GAMMAS = 5
+MOST_GAMMAS = 24  # that have room for their numbers
+RANGES = 20  # in which more of them are shown
 
 
 @styled
@@ -83,11 +86,6 @@ def _images(model: Model, anchors: NDArray[Any], shape: ImageShape) -> NDArray[n
     scaled = np.clip((rows - low) / (high - low or 1.0), 0.0, 1.0)
     images: NDArray[np.float64] = scaled.reshape(-1, *shape)
     return images
-
-
-FEW_GAMMAS = 5
-MOST_GAMMAS = 24  # that have room for their numbers
-RANGES = 20  # in which more of them are shown
 
 
 def kernel_pictures(model: Model, facts: Description) -> list[Picture]:

@@ -39,6 +39,13 @@ __all__ = [
     "write_page",
 ]
 
+CLASS_COLOURS = (
+    "#3b76af", "#ef8636", "#519e3e", "#c53a32", "#8d69b8",
+    "#84584e", "#d57dbe", "#7f7f7f", "#a8a532", "#4fadbb",
+)  # fmt: skip
+MOST_POINTS = 300  # of a curve: more cannot be told apart on the page
+WIDTH, HEIGHT = 5.0, 3.0  # inches
+
 
 def render(template: str, **values: Any) -> str:
     """A page from one of the templates of this package."""
@@ -78,14 +85,6 @@ def write_page(target: Path, text: str) -> Path:
             " file with --out"
         ) from error
     return target
-
-
-CLASS_COLOURS = (
-    "#3b76af", "#ef8636", "#519e3e", "#c53a32", "#8d69b8",
-    "#84584e", "#d57dbe", "#7f7f7f", "#a8a532", "#4fadbb",
-)  # fmt: skip
-MOST_POINTS = 300  # of a curve: more cannot be told apart on the page
-WIDTH, HEIGHT = 5.0, 3.0  # inches
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ MOST_ANCHORS = 1000  # that the plane is found from
 MOST_PIXELS, LEAST_PIXELS = 220, 40  # of a side of the picture
 KERNELS_AT_ONCE = 256
 LOOKUPS, BUMPS = 2e7, 1e8  # that a picture of a component-wise machine may take
+DRAWN_ANCHORS = 400
+MOST_LEGEND = 20
+MARGIN = 0.12  # of the picture beyond the anchors, at each side
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,6 @@ def _on_plane(model: Model, plane: Plane) -> Model:
         preprocessor=unprepared(3),
         feature_names=None,
     )
-
-
-DRAWN_ANCHORS = 400
-MOST_LEGEND = 20
-MARGIN = 0.12  # of the picture beyond the anchors, at each side
 
 
 def class_colours(count: int) -> list[str]:

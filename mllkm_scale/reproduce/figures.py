@@ -38,6 +38,15 @@ __all__ = ["KNOTS", "C", "boundary", "draw_figure1", "draw_figure2", "draw_sampl
 KNOTS = np.array([[-1.0, -0.45], [-0.55, 0.5], [-0.1, -0.45], [0.35, 0.55], [0.7, -0.3], [1.0, 0.2]])
 """Corners of the line, from left to right."""
 
+MAPPED_SAMPLES, SEED = 600, 1
+ANCHOR = np.array([-0.1, -0.2])
+HALF_WIDTH = 0.45  # distance at which the bumps are one half
+REACH = 0.27  # of the axes of the images
+C = 1000.0
+N_SAMPLES, N_TEST = 400, 20_000
+PIXELS = 240
+LIMIT = 10.0  # of the colours, which are linear within the margin and logarithmic beyond it
+
 
 def boundary(x: Array) -> Array:
     """Height of the line at x.
@@ -52,12 +61,6 @@ def draw_samples(n: int, seed: int) -> tuple[Array, Array]:
     """n samples, uniform on [-1, 1]^2, and their labels: +1 above the line, -1 below it."""
     X = np.random.default_rng(seed).uniform(-1.0, 1.0, (n, 2))
     return X, np.where(X[:, 1] > boundary(X[:, 0]), 1, -1)
-
-
-MAPPED_SAMPLES, SEED = 600, 1
-ANCHOR = np.array([-0.1, -0.2])
-HALF_WIDTH = 0.45  # distance at which the bumps are one half
-REACH = 0.27  # of the axes of the images
 
 
 def image(X: Array, anchor: Array, map: MapName, componentwise: bool, gamma: float) -> tuple[Array, Array]:
@@ -124,12 +127,6 @@ def _curve(axes: Axes, line: Array, nearness: Array) -> None:
     pieces = LineCollection(list(np.stack([line[:-1], line[1:]], axis=1)), lw=1.1, capstyle="round")
     pieces.set_color([(0.0, 0.0, 0.0, near) for near in nearness[1:]])
     axes.add_collection(pieces)
-
-
-C = 1000.0
-N_SAMPLES, N_TEST = 400, 20_000
-PIXELS = 240
-LIMIT = 10.0  # of the colours, which are linear within the margin and logarithmic beyond it
 
 
 def train_family(map: str, componentwise: bool) -> MLLKMClassifier:

@@ -20,6 +20,9 @@ from mllkm_scale.data.catalogue import ENTRIES, find, load
 
 __all__ = ["TRAIN_SHARE", "Split", "best_time_s", "random_split", "samples", "tested"]
 
+TRAIN_SHARE = 0.7
+_AT_LEAST_S = 0.05  # predictions are repeated so long, and the shortest counts: others wait for the machine
+
 
 def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
     """X (n, d) and y (n,) of a data set of the catalogue, or of an HDF5 or zarr file with these names."""
@@ -28,9 +31,6 @@ def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
             return dataset.part(0, dataset.n_rows).astype(np.float64), dataset.labels()
     found = load(find(name).name, notice=tell, progress=tell)
     return found.X.astype(np.float64), found.y
-
-
-TRAIN_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,6 @@ def random_split(X: Array, y: Array, seed: int, train_share: float = TRAIN_SHARE
     order = np.random.default_rng(seed).permutation(len(X))
     train, test = np.split(order, [round(train_share * len(X))])
     return Split(X[train], y[train], X[test], y[test])
-
-
-_AT_LEAST_S = 0.05  # predictions are repeated so long, and the shortest counts: others wait for the machine
 
 
 def tested(machine: Any, split: Split) -> dict[str, Any]:

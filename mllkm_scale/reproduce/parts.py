@@ -16,6 +16,8 @@ from mllkm_scale.base.whole_files import write_whole
 
 __all__ = ["Parts", "figure", "markdown_table"]
 
+Record = dict[str, Any]
+
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table.
@@ -35,9 +37,6 @@ def figure(value: float) -> str:
     ('1,234', '12', '1.2', '0.012')
     """
     return f"{value:,.0f}" if value >= 10.0 else f"{value:.2g}"
-
-
-Record = dict[str, Any]
 
 
 class Parts:

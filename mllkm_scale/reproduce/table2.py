@@ -23,7 +23,9 @@ from mllkm_scale.reproduce.methods import GROUPS, table2_methods
 from mllkm_scale.reproduce.parts import Parts, Record
 from mllkm_scale.reproduce.significance import PairedTest, Ranks, holm, paired_test, ranks
 
-__all__ = ["TABLE2", "Comparison", "Printed", "Row", "Setting", "Table", "assemble", "run"]
+__all__ = ["TABLE2", "PairedComparison", "Printed", "Row", "Table", "TableSetting", "assemble", "run"]
+
+Samples = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,10 @@ TABLE2: dict[str, dict[str, Printed]] = {
         "SequentialMKL": Printed(69.5, 2.8, 55.0, 7.1, 216.6),
     },
 }
-Samples = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Setting:
+class TableSetting:
     """What the table is made of."""
 
     splits: int = 10
@@ -111,7 +112,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """The best MLLKM of a data set beside a method of the other groups, over the same splits."""
 
     data: str
@@ -125,9 +126,9 @@ class Comparison:
 class Table:
     """All rows, what is significant, and the ranks over the data sets."""
 
-    setting: Setting
+    setting: TableSetting
     rows: tuple[Row, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PairedComparison, ...]
     methods: tuple[str, ...]
     ranks: Ranks | None  # for two data sets or more
 
@@ -143,7 +144,7 @@ class Table:
 
 def run(
     samples: Mapping[str, Samples],
-    setting: Setting,
+    setting: TableSetting,
     parts: Parts,
     jobs: int,
     tell: Callable[[str], None] = lambda line: None,
@@ -185,7 +186,7 @@ def evaluate_split(X: Array, y: Array, seed: int, local_bias: float | str) -> Re
     return record
 
 
-def assemble(records: Mapping[str, Sequence[Any]], setting: Setting) -> Table:
+def assemble(records: Mapping[str, Sequence[Any]], setting: TableSetting) -> Table:
     """The table from the records of all splits of every data set."""
     rows = []
     for name, found in records.items():
@@ -204,7 +205,7 @@ def assemble(records: Mapping[str, Sequence[Any]], setting: Setting) -> Table:
     return Table(setting, tuple(rows), comparisons, methods, ranks(means) if len(records) > 1 else None)
 
 
-def _comparisons(rows: list[Row], names: list[str]) -> Iterator[Comparison]:
+def _comparisons(rows: list[Row], names: list[str]) -> Iterator[PairedComparison]:
     """The MLLKM with the best mean against every method of the other groups."""
     for name in names:
         ours = max((r for r in rows if r.data == name and r.group == GROUPS[0]), key=lambda row: row.accuracy.mean())
@@ -212,10 +213,10 @@ def _comparisons(rows: list[Row], names: list[str]) -> Iterator[Comparison]:
         tests = [paired_test(ours.accuracy, other.accuracy, 1.0 - TRAIN_SHARE) for other in others]
         corrected = holm(np.array([test.corrected_t_p for test in tests]))
         for other, test, p in zip(others, tests, corrected, strict=True):
-            yield Comparison(name, ours.method, other.method, test, float(p))
+            yield PairedComparison(name, ours.method, other.method, test, float(p))
 
 
-def _seeds(setting: Setting) -> range:
+def _seeds(setting: TableSetting) -> range:
     return range(setting.first_seed, setting.first_seed + setting.splits)
 
 
@@ -223,7 +224,7 @@ def _part(name: str, seed: int) -> str:
     return f"{name}-{seed}"
 
 
-def _part_setting(setting: Setting, X: Array, y: Array) -> Record:
+def _part_setting(setting: TableSetting, X: Array, y: Array) -> Record:
     """What a record depends on, beside the version: the content of the data as well."""
     import hashlib
 
@@ -237,7 +238,7 @@ def _best(record: Record) -> str:
 
 
 def _computed(
-    samples: Mapping[str, Samples], todo: list[tuple[str, int]], setting: Setting, jobs: int
+    samples: Mapping[str, Samples], todo: list[tuple[str, int]], setting: TableSetting, jobs: int
 ) -> Generator[tuple[str, int, Record], None, None]:
     """The records of these tasks, in the order in which they are done."""
     if jobs == 1 or len(todo) < 2:

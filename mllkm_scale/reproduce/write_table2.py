@@ -14,13 +14,15 @@ from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.parts import markdown_table
 from mllkm_scale.reproduce.significance import Ranks
-from mllkm_scale.reproduce.table2 import Comparison, Row, Table
+from mllkm_scale.reproduce.table2 import PairedComparison, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 __all__ = ["as_csv", "as_latex", "as_markdown", "draw_ranks", "splits_csv", "write"]
+
+LEVEL = 0.05
 
 
 @styled
@@ -48,9 +50,6 @@ def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     return figure
-
-
-LEVEL = 0.05
 
 
 def write(table: Table, folder: Path) -> list[Path]:
@@ -182,7 +181,7 @@ def _cells(row: Row, leading: bool) -> list[str]:
     ]
 
 
-def _compared(comparison: Comparison) -> list[str]:
+def _compared(comparison: PairedComparison) -> list[str]:
     test = comparison.test
     verdict = "no" if comparison.holm_p >= LEVEL else ("better" if test.difference > 0 else "worse")
     p_values = [f"{p:.3f}" for p in (test.wilcoxon_p, test.corrected_t_p, comparison.holm_p)]

@@ -31,6 +31,8 @@ __all__ = ["LOGGER", "History", "log_to"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
+MOST_HISTORY_BYTES = 1_000_000_000
 
 
 class _Printable(logging.Formatter):
@@ -65,11 +67,6 @@ def log_to(path: Path) -> Iterator[None]:
         LOGGER.setLevel(level_before)
         handler.close()
         handler.stream.close()
-
-
-MOST_HISTORY_BYTES = 1_000_000_000
-
-Numbered = TypeVar("Numbered", Round, Streamed, Epoch)
 
 
 class History(Generic[Numbered]):

@@ -1,18 +1,25 @@
-"""What is told and kept of a training: a round as an event, and who waited for whom on a cluster."""
+"""What is told and kept of a training: a round as an event, who waited for whom on a cluster, and the last steps.
+
+The last steps measure the model and report on it; `Finalizer` is what a training asks for them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from mllkm_scale.base.events import Round
+from mllkm_scale.base.events import Listener, Round
 from mllkm_scale.base.executor import Tally
 from mllkm_scale.base.memory import rss_bytes
+from mllkm_scale.data import Dataset
 from mllkm_scale.mkl.certificate import Certificate
+from mllkm_scale.model.evaluation import Evaluation
+from mllkm_scale.model.model import Model
+from mllkm_scale.run.folder import RunFolder
 
-__all__ = ["cluster_record", "idle_share", "round_event", "time_left"]
+__all__ = ["Finalizer", "cluster_record", "idle_share", "round_event", "time_left"]
 
 
 def round_event(
@@ -94,3 +101,18 @@ def cluster_record(history: Sequence[Round], worker_peak_bytes: int, worker_byte
         "worker_peak_bytes": worker_peak_bytes,
         "worker_bytes": worker_bytes,
     }
+
+
+class Finalizer(Protocol):
+    """The last steps of a training; the one that writes a report is in `mllkm_scale.report.finalize`."""
+
+    def data_record(self, dataset: Dataset) -> dict[str, Any]:
+        """What run.json says of the data."""
+
+    def measure(
+        self, model: Model, folder: RunFolder | None, listener: Listener, n_jobs: int | None = None
+    ) -> Evaluation | None:
+        """Evaluate the model on the test rows, if there are any."""
+
+    def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
+        """Write the report, if it is wanted."""

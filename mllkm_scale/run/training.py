@@ -40,12 +40,11 @@ from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
-from mllkm_scale.run.finalizer import Finalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.problem import Problem, build_problem
-from mllkm_scale.run.records import cluster_record, round_event
+from mllkm_scale.run.records import Finalizer, cluster_record, round_event
 from mllkm_scale.run.selection import Selection, load_selection, select
 from mllkm_scale.run.strategy import make_machine, state_arrays, state_from_arrays
 

@@ -23,7 +23,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.picked_rows import Rows
-from mllkm_scale.scan.row_file import ColumnFile, RowFile, write_columns, write_rows
+from mllkm_scale.scan.matrix_file import ColumnFile, MatrixFile, write_columns, write_rows
 
 if TYPE_CHECKING:
     from mllkm_scale.scan.component.sums import ComponentSums
@@ -102,7 +102,7 @@ class Support:
     possible, and single precision loses least.
     """
 
-    rows: Array | RowFile | ColumnFile
+    rows: Array | MatrixFile | ColumnFile
     signed_duals: Array
     origin: Array
 
@@ -126,7 +126,7 @@ class Support:
             x = X[run]
             return np.subtract(x, origin, out=np.empty(x.shape, dtype), casting="same_kind")
 
-        rows: Array | RowFile | ColumnFile
+        rows: Array | MatrixFile | ColumnFile
         if file is None:
             rows = np.empty((n, len(origin)), dtype)
             for run in runs:
@@ -168,7 +168,7 @@ class Support:
         rows, buffers, height = self.rows, self.buffers, part_rows(self.n_classes)
         for i, start in enumerate(range(0, len(self), height)):
             duals = self.signed_duals[start : start + height]
-            if isinstance(rows, RowFile):
+            if isinstance(rows, MatrixFile):
                 x = rows.read(i, buffers.get("rows", (len(duals), self.n_features), rows.dtype))
             else:
                 x = self.X[start : start + height]
@@ -218,11 +218,11 @@ class Support:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         header, arrays = read_archive(path, kind="Support", version=1, error=ClusterError)
-        rows: Array | RowFile | ColumnFile
+        rows: Array | MatrixFile | ColumnFile
         if "rows" in arrays:
             rows = arrays["rows"]
         else:
-            kind = ColumnFile if "columns_of" in header else RowFile
+            kind = ColumnFile if "columns_of" in header else MatrixFile
             rows = kind.of(header, arrays["checksums"])
         return cls(rows, arrays["signed_duals"], arrays["origin"])
 

@@ -39,6 +39,17 @@ __all__ = [
     "scan_flops",
 ]
 
+SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes
+COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
+COMPONENT_UNIT_BYTES = 32 << 20  # of the blocks for which columns in a file are walked over
+_LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
+_MOST_BLOCKS = 8  # that walk over the support together
+_LEAST_UNITS = 8  # into which the blocks are divided, if they are few, so that threads have something to share
+_SINGLE_PRECISION_TOL = 1e-3
+_BUMP_FLOPS = 10  # multiply-adds in the time of a bump
+_SUM_FLOPS = 1500  # and of a one-dimensional sum
+_CLASS_FLOPS = 200  # and of what another class adds to it
+
 
 @dataclass(frozen=True)
 class Best:
@@ -74,18 +85,6 @@ class Best:
         left_out = float(values[order[count]]) if len(order) > count else 0.0
         order = order[:count]
         return Best(ids[order], values[order], max(self.rest, following.rest, left_out))
-
-
-SUMS_BYTES = 16 << 20  # of the sums V of a block, or of several, for all gammas and classes
-COMPONENT_HEIGHT = 1024  # anchors per block of component-wise kernels
-COMPONENT_UNIT_BYTES = 32 << 20  # of the blocks for which columns in a file are walked over
-_LEAST_HEIGHT, _MOST_HEIGHT = 16, 128
-_MOST_BLOCKS = 8  # that walk over the support together
-_LEAST_UNITS = 8  # into which the blocks are divided, if they are few, so that threads have something to share
-_SINGLE_PRECISION_TOL = 1e-3
-_BUMP_FLOPS = 10  # multiply-adds in the time of a bump
-_SUM_FLOPS = 1500  # and of a one-dimensional sum
-_CLASS_FLOPS = 200  # and of what another class adds to it
 
 
 def block_height(n_features: int, n_classes: int, n_gammas: int, componentwise: bool = False) -> int:

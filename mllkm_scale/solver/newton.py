@@ -15,18 +15,17 @@ from mllkm_scale.base.arrays import Array
 
 __all__ = ["newton_finish", "relative_gap"]
 
+_TO_THE_BOUNDARY = 0.995
+_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
+_SNAP = 1e-7  # of C
+_RIDGE = 1e-12  # of the mean diagonal
+
 
 def relative_gap(duals: Array, margins: Array, C: float) -> float:
     """(P - D) / P with P = 1/2 alpha'Q alpha + C sum hinge and alpha'Q alpha = sum alpha_i y_i f(x_i)."""
     norm = float(duals @ margins)
     primal = 0.5 * norm + C * float(np.maximum(0.0, 1.0 - margins).sum())
     return 0.0 if primal == 0 else (primal - float(duals.sum()) + 0.5 * norm) / primal
-
-
-_TO_THE_BOUNDARY = 0.995
-_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
-_SNAP = 1e-7  # of C
-_RIDGE = 1e-12  # of the mean diagonal
 
 
 def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:

@@ -25,7 +25,7 @@ from sklearn.datasets import load_iris
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.catalogue import ENTRIES, CatalogueEntry, cache_folder, fetch, find, load, locate, store
 from mllkm_scale.data.catalogue.content import canonical, fingerprint
-from mllkm_scale.data.catalogue.readers import READERS, Table, one_hot
+from mllkm_scale.data.catalogue.readers import READERS, RawTable, one_hot
 from mllkm_scale.data.catalogue.routes import Route, RouteError
 from mllkm_scale.errors import DataError, FetchError, ParameterError
 
@@ -439,7 +439,7 @@ class Lines(Route):
     def title(self) -> str:
         return "lines"
 
-    def read(self) -> Table:
+    def read(self) -> RawTable:
         return READERS["csv"](io.BytesIO(self.text.encode()))
 
 

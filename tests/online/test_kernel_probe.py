@@ -17,7 +17,7 @@ from mllkm_scale.online.streamed_kernels import probe
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
 from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels
-from mllkm_scale.online.streamed_kernels.probe import Probe
+from mllkm_scale.online.streamed_kernels.probe import KernelProbe
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_prices_are_those_of_the_grams(streamable, kernels):
     support = support_of(streamable("wine", map="squared"))
     few, a = kernels.take(np.arange(0, len(kernels), 9)), support.signed_duals
     with Threads(2) as threads:
-        prices = Probe(threads)(few, support)
+        prices = KernelProbe(threads)(few, support)
     if isinstance(few, GivenKernels | GridKernels):
         phi = few.plain.features(support.rows)
         grams = [phi[:, m] @ phi[:, m].T for m in range(len(few))]
@@ -70,8 +70,8 @@ def test_workers_give_the_bits_of_threads(streamable, kernels, client, tmp_path,
 
     support, threads = support_of(streamable("wine", map="squared")), Threads()
     with dask_executor(client, None, tmp_path) as executor:
-        probe = Probe(threads, executor)
-        assert probe(kernels, support).tobytes() == Probe(threads)(kernels, support).tobytes()
+        probe = KernelProbe(threads, executor)
+        assert probe(kernels, support).tobytes() == KernelProbe(threads)(kernels, support).tobytes()
         assert probe.n_sent == len(kernels)
         assert not list(executor.folder.iterdir())
 

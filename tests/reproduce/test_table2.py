@@ -20,7 +20,7 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.reproduce.measure import random_split
 from mllkm_scale.reproduce.methods import FAMILIES, GROUPS, table2_methods
 from mllkm_scale.reproduce.parts import Parts
-from mllkm_scale.reproduce.table2 import TABLE2, Setting, assemble, run
+from mllkm_scale.reproduce.table2 import TABLE2, TableSetting, assemble, run
 from mllkm_scale.reproduce.write_table2 import as_csv, as_latex, as_markdown, splits_csv
 
 METHODS = [method.name for method in table2_methods()]
@@ -50,7 +50,7 @@ def table_rows(folder: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def table():
-    return assemble({"sonar": made_up(0, "SAG"), "heart": made_up(1, "MLLKM (Linear)")}, Setting())
+    return assemble({"sonar": made_up(0, "SAG"), "heart": made_up(1, "MLLKM (Linear)")}, TableSetting())
 
 
 def test_every_row_of_the_paper_is_there_and_all_eight_families():
@@ -117,7 +117,7 @@ def test_latex_is_balanced_and_bold_where_markdown_is(table):
 def test_ranks_are_those_of_the_means(table):
     means = np.array([[row.accuracy.mean() for row in table.of(name)] for name in table.data])
     assert table.ranks.mean == pytest.approx(stats.rankdata(-means, axis=1).mean(axis=0))
-    assert assemble({"heart": made_up(1, "SAG")}, Setting()).ranks is None
+    assert assemble({"heart": made_up(1, "SAG")}, TableSetting()).ranks is None
 
 
 def test_splits_have_seventy_percent_and_depend_on_the_seed():
@@ -210,7 +210,7 @@ def test_a_split_is_kept_before_the_next_is_done_and_an_interruption_ends_all_pr
 
     before = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt):
-        run({"iris": (X, y)}, Setting(splits=3), Parts(tmp_path), jobs, stop)
+        run({"iris": (X, y)}, TableSetting(splits=3), Parts(tmp_path), jobs, stop)
     assert len(list(tmp_path.iterdir())) == 1
     assert told[0].startswith("1/3  iris, split ")
     assert set(multiprocessing.active_children()) == before

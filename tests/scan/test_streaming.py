@@ -12,8 +12,8 @@ from mllkm_scale.errors import ScratchError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.picked_rows import PickedRows, pick
 from mllkm_scale.scan import support, work
+from mllkm_scale.scan.matrix_file import ColumnFile
 from mllkm_scale.scan.products import scan_block, scan_blocks
-from mllkm_scale.scan.row_file import ColumnFile
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.support import Support
 from mllkm_scale.scan.work import block_bytes, block_height, blocks_at_once

@@ -86,11 +86,11 @@ def table2(
     from mllkm_scale.base.threads import n_threads
     from mllkm_scale.reproduce.measure import samples
     from mllkm_scale.reproduce.parts import Parts
-    from mllkm_scale.reproduce.table2 import Setting, run
+    from mllkm_scale.reproduce.table2 import TableSetting, run
     from mllkm_scale.reproduce.write_table2 import write
 
     names = data or (QUICK if quick else UCI)
-    setting = Setting(QUICK_SPLITS if quick else splits, first_seed, 0.0 if linear else "auto")
+    setting = TableSetting(QUICK_SPLITS if quick else splits, first_seed, 0.0 if linear else "auto")
     data_sets = {Path(name).stem: samples(name, _say) for name in names}
     table = run(data_sets, setting, Parts(out / "parts"), jobs or n_threads(-1), _say)
     say(_summary(table))

@@ -15,17 +15,19 @@ import numpy as np
 
 from mllkm_scale.data.catalogue.content import Array
 
-__all__ = ["READERS", "Table", "label_text", "one_hot"]
+__all__ = ["READERS", "RawTable", "label_text", "one_hot"]
 
 
-class Table(NamedTuple):
+class RawTable(NamedTuple):
     """Features, as numbers or text, of shape (n, d), and the label of each row as the source writes it."""
 
     X: Array
     labels: list[str]
 
 
-def _cells(stream: IO[bytes], label: int = -1, delimiter: str = ",", dtype: Any = np.float32, **options: Any) -> Table:
+def _cells(
+    stream: IO[bytes], label: int = -1, delimiter: str = ",", dtype: Any = np.float32, **options: Any
+) -> RawTable:
     """Rows of cells, by the options of `numpy.loadtxt`; `label` is the column of the labels, 0 or -1."""
     labels: list[str] = []
 
@@ -38,23 +40,23 @@ def _cells(stream: IO[bytes], label: int = -1, delimiter: str = ",", dtype: Any 
         cells = np.loadtxt(text, dtype, delimiter=delimiter, ndmin=2, converters={label: take}, **options)
     if not labels or cells.shape[1] < 2:
         raise ValueError(f"there are no rows of cells with {delimiter!r} between them")
-    return Table(cells[:, 1:] if label == 0 else cells[:, :-1], labels)
+    return RawTable(cells[:, 1:] if label == 0 else cells[:, :-1], labels)
 
 
-def _census(stream: IO[bytes]) -> Table:
+def _census(stream: IO[bytes]) -> RawTable:
     """Cells of text with a space before each, and labels that end with a full stop in the test file."""
     X, labels = _cells(stream, comments="|", dtype=np.str_)
-    return Table(np.char.strip(X), [label.removesuffix(".") for label in labels])
+    return RawTable(np.char.strip(X), [label.removesuffix(".") for label in labels])
 
 
-def _svmlight(stream: IO[bytes]) -> Table:
+def _svmlight(stream: IO[bytes]) -> RawTable:
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(stream)
-    return Table(X.toarray(), [label_text(label) for label in y])
+    return RawTable(X.toarray(), [label_text(label) for label in y])
 
 
-READERS: dict[str, Callable[[IO[bytes]], Table]] = {
+READERS: dict[str, Callable[[IO[bytes]], RawTable]] = {
     "csv": _cells,
     "csv-header": partial(_cells, skiprows=1),
     "csv-label-first": partial(_cells, skiprows=1, label=0),

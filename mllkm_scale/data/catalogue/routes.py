@@ -29,7 +29,7 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 
 from mllkm_scale.data.catalogue.content import Array
-from mllkm_scale.data.catalogue.readers import READERS, Table, label_text
+from mllkm_scale.data.catalogue.readers import READERS, RawTable, label_text
 from mllkm_scale.data.sources import one_line
 
 __all__ = ["Route", "RouteError", "cache_folder"]
@@ -86,12 +86,12 @@ class Route:
             return f"OpenML {self.openml}"
         return f"the package {self.package} {self.version}" if self.version else f"the Debian package {self.package}"
 
-    def read(self) -> Table:
+    def read(self) -> RawTable:
         """All rows of the data set; raises `RouteError` where they cannot be had."""
         return _read_package(self) if self.openml is None else _read_openml(self.openml)
 
 
-def _read_openml(number: int) -> Table:
+def _read_openml(number: int) -> RawTable:
     from sklearn.datasets import fetch_openml
 
     previous = socket.getdefaulttimeout()
@@ -110,7 +110,7 @@ def _read_openml(number: int) -> Table:
         raise RouteError(f"what it sends cannot be read ({one_line(error)[:120]})") from error
     finally:
         socket.setdefaulttimeout(previous)
-    return Table(_features(bunch), [label_text(label) for label in np.ravel(bunch.target)])
+    return RawTable(_features(bunch), [label_text(label) for label in np.ravel(bunch.target)])
 
 
 def _features(bunch: Any) -> Array:
@@ -127,7 +127,7 @@ def _features(bunch: Any) -> Array:
         return np.column_stack([column.astype(np.str_) for column in columns])
 
 
-def _read_package(route: Route) -> Table:
+def _read_package(route: Route) -> RawTable:
     with tempfile.TemporaryDirectory(prefix="mllkm-fetch-") as folder:
         archive = _archive(route, Path(folder))
         tables = []
@@ -138,7 +138,7 @@ def _read_package(route: Route) -> Table:
         except (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
             raise RouteError(f"its files cannot be read ({one_line(error)[:120]})") from error
     labels = [label for table in tables for label in table.labels]
-    return Table(np.concatenate([table.X for table in tables]), labels)
+    return RawTable(np.concatenate([table.X for table in tables]), labels)
 
 
 def _archive(route: Route, temporary: Path) -> Path:

@@ -31,6 +31,7 @@ __all__ = ["Data", "Notice", "cache_folder", "download", "fetch", "load", "locat
 
 Notice = Callable[[str], None]
 Verified = tuple[tuple[Part, ...], str, str]
+NAMES = ("X", "y", "X_test", "y_test")
 
 
 def download(entry: CatalogueEntry, kind: str | None, *, notice: Notice, progress: Notice) -> Verified:
@@ -91,9 +92,6 @@ def _arrangements(X: Array, y: Array, rows: tuple[int, ...], extra: tuple[int, .
         ends = dict(zip(order, accumulate(sizes[part] for part in order), strict=True))
         wanted = [slice(ends[part] - sizes[part], ends[part]) for part in range(len(rows))]
         yield tuple((X[part], y[part]) for part in wanted)
-
-
-NAMES = ("X", "y", "X_test", "y_test")
 
 
 @dataclass(frozen=True, eq=False)

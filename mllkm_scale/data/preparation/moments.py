@@ -25,6 +25,8 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["Moments", "MomentsWork", "gather_moments"]
 
+_ROWS_A_FEATURE = 16  # rows of a group for each feature, so that the matrix M is small beside the rows it sums up
+
 
 class Moments:
     """Count, mean, range and squared deviations of columns; with `cross`, all of the matrix M."""
@@ -80,9 +82,6 @@ class Moments:
                 f"{name}: column {broken[0]} (0-based) has NaN, infinity or values too large to be squared:"
                 " remove or rescale it"
             )
-
-
-_ROWS_A_FEATURE = 16  # rows of a group for each feature, so that the matrix M is small beside the rows it sums up
 
 
 @dataclass(frozen=True)

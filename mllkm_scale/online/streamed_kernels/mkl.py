@@ -30,8 +30,8 @@ from mllkm_scale.model import Model, ModelRecord
 from mllkm_scale.online.streamed_kernels.arrivals import Arrivals
 from mllkm_scale.online.streamed_kernels.bounds import StreamCertificate
 from mllkm_scale.online.streamed_kernels.lists import LocalKernels
-from mllkm_scale.online.streamed_kernels.probe import Probe
-from mllkm_scale.online.streamed_kernels.solver import Machine, MachineSolver
+from mllkm_scale.online.streamed_kernels.probe import KernelProbe
+from mllkm_scale.online.streamed_kernels.solver import MachineSolver, StreamedMachine
 from mllkm_scale.online.streamed_kernels.stream import StreamedMKL
 from mllkm_scale.params import resolve
 
@@ -145,7 +145,7 @@ class OnlineKernelMKL:
             folder = None if scratch_dir is None else Path(scratch_dir)
             workers = self._stack.enter_context(dask_executor(client, None, folder))
         solver = MachineSolver(self.data, signs, self.settings, params.budget_bytes, threads)
-        self.stream = StreamedMKL(solver, Probe(threads, workers), self.settings, remember)
+        self.stream = StreamedMKL(solver, KernelProbe(threads, workers), self.settings, remember)
         self.certificate: StreamCertificate | None = None
 
     def process(self, kernels: Any) -> int:
@@ -256,7 +256,7 @@ class OnlineKernelMKL:
         return make_model(self)
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> StreamedMachine:
         """Active kernels with their weights, duals and working samples."""
         if self.stream.machine is None:
             raise ParameterError("no kernel has joined the machine yet: process kernels that tell the classes apart")

@@ -18,7 +18,7 @@ from mllkm_scale.base.threads import Threads
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.lists import Kernels
 
-__all__ = ["PriceWork", "Probe", "pays"]
+__all__ = ["KernelProbe", "PriceWork", "pays"]
 
 _FLOP_S = 1e-10  # seconds a multiply-add, as measured for gaussian kernels of 256 features
 _START_S = 0.1  # of a pass of workers, at least
@@ -57,7 +57,7 @@ class PriceWork:
         return f"kernels {units[0] * self.unit} to {(units[-1] + 1) * self.unit - 1} of a batch of the stream"
 
 
-class Probe:
+class KernelProbe:
     """Prices by the threads of this process, or by an executor of workers if there is one and enough to do."""
 
     def __init__(self, threads: Threads, workers: Executor | None = None) -> None:

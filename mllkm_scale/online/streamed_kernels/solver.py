@@ -27,13 +27,13 @@ from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.grams import GramKernels
 from mllkm_scale.online.streamed_kernels.lists import Kernels, LocalKernels
 
-__all__ = ["Machine", "MachineSolver", "View"]
+__all__ = ["MachineSolver", "StreamedMachine", "View"]
 
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
 
 
 @dataclass(frozen=True)
-class Machine:
+class StreamedMachine:
     """Active kernels with weights, duals (n, K), and the working samples (n, K) of each class."""
 
     active: Kernels
@@ -41,12 +41,12 @@ class Machine:
     duals: Array
     working: Array
 
-    def joined(self, kernels: Kernels) -> Machine:
+    def joined(self, kernels: Kernels) -> StreamedMachine:
         """With these kernels, of weight zero."""
         weights = np.concatenate([self.weights, np.zeros(len(kernels))])
         return replace(self, active=self.active.joined([kernels]), weights=weights)
 
-    def only(self, mask: Array) -> Machine:
+    def only(self, mask: Array) -> StreamedMachine:
         """With the kernels of this mask alone."""
         return replace(self, active=self.active.take(np.flatnonzero(mask)), weights=self.weights[mask])
 
@@ -87,7 +87,7 @@ class MachineSolver:
                 duals[rows, k] = self.settings.C / max(1, len(rows))
         return duals, working
 
-    def solve(self, machine: Machine, tol: float) -> Machine:
+    def solve(self, machine: StreamedMachine, tol: float) -> StreamedMachine:
         """MKL on working samples x active kernels."""
         rows = [np.flatnonzero(column) for column in machine.working.T]
         starts = [machine.duals[r, k] for k, r in enumerate(rows)]
@@ -97,7 +97,7 @@ class MachineSolver:
             duals[rows[k], k] = part
         return replace(machine, weights=solution.weights, duals=duals)
 
-    def _solution(self, machine: Machine, rows: list[Array], starts: list[Array], tol: float) -> Solution:
+    def _solution(self, machine: StreamedMachine, rows: list[Array], starts: list[Array], tol: float) -> Solution:
         kernels, C = machine.active, self.settings.C
         if isinstance(kernels, LocalKernels):
             return self.inner(WorkingSets(kernels.plain, machine.weights, rows, starts, C), tol)
@@ -115,7 +115,7 @@ class MachineSolver:
                 f" working samples take {format_bytes(needed)}: give at least that, a smaller C, or fewer samples"
             )
 
-    def primal_pass(self, machine: Machine) -> View:
+    def primal_pass(self, machine: StreamedMachine) -> View:
         """Pass over all samples."""
         support = self.support_of(machine.duals)
         forms = machine.active.forms(support.rows, support.signed_duals)
@@ -125,7 +125,7 @@ class MachineSolver:
         threshold = float(forms[machine.weights > 0].max())
         return View(support, forms, threshold, margins, 0.5 * norm**2 + self.settings.C * hinge)
 
-    def decide(self, machine: Machine, data: Dataset, support: SupportRows) -> Array:
+    def decide(self, machine: StreamedMachine, data: Dataset, support: SupportRows) -> Array:
         """f (rows of data, K)."""
         used = machine.only(machine.weights > 0)
         executor = ThreadExecutor(self.threads)
@@ -135,7 +135,7 @@ class MachineSolver:
         rows = np.flatnonzero(duals.any(axis=1))
         return SupportRows(self._rows(rows), duals[rows] * self.signs[rows])
 
-    def renewed(self, machine: Machine, view: View, round: int) -> Machine:
+    def renewed(self, machine: StreamedMachine, view: View, round: int) -> StreamedMachine:
         """Samples well beyond the margin leave; some of those within it join, at most doubling a working set."""
         working = machine.working & (view.margins < self.settings.margin)
         for k, margins in enumerate(view.margins.T):

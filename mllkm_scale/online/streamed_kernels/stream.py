@@ -31,10 +31,17 @@ from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.online.streamed_kernels.bounds import FrozenDuals, dual_bound
 from mllkm_scale.online.streamed_kernels.lists import Kernels
-from mllkm_scale.online.streamed_kernels.probe import Probe
-from mllkm_scale.online.streamed_kernels.solver import Machine, MachineSolver, View
+from mllkm_scale.online.streamed_kernels.probe import KernelProbe
+from mllkm_scale.online.streamed_kernels.solver import MachineSolver, StreamedMachine, View
 
 __all__ = ["Discarded", "StreamedMKL"]
+
+_LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
+_SOLVED = 0.2  # of that share, to which the machine is solved then
+_LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
+_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
+_PATIENCE = 30  # rounds of `reprocess` without a smaller gap
+_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
 
 
 class Discarded:
@@ -99,21 +106,13 @@ class Discarded:
         self._prices, self._keys = self._prices[places], dict.fromkeys(keys[m] for m in places.tolist())
 
 
-_LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
-_SOLVED = 0.2  # of that share, to which the machine is solved then
-_LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
-_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
-_PATIENCE = 30  # rounds of `reprocess` without a smaller gap
-_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
-
-
 class StreamedMKL:
     """The algorithm; `machine` is None until the first kernel has joined."""
 
-    def __init__(self, solver: MachineSolver, probe: Probe, settings: Settings, remember: int | None) -> None:
+    def __init__(self, solver: MachineSolver, probe: KernelProbe, settings: Settings, remember: int | None) -> None:
         self.solver, self.probe, self.settings = solver, probe, settings
         self.discarded = Discarded(remember)
-        self.machine: Machine | None = None
+        self.machine: StreamedMachine | None = None
         self.view = View.before(solver.support_of(solver.start()[0]))
         self.frozen: FrozenDuals | None = None  # have met every kernel seen
         self.meeting: FrozenDuals | None = None  # are meeting those of a further pass
@@ -225,7 +224,7 @@ class StreamedMKL:
     def insert(self, kernels: Kernels) -> None:
         """They join the active set with weight zero."""
         if self.machine is None:
-            self.machine = Machine(kernels, np.zeros(len(kernels)), *self.solver.start())
+            self.machine = StreamedMachine(kernels, np.zeros(len(kernels)), *self.solver.start())
         else:
             self.machine = self.machine.joined(kernels)
         self.n_inserted += len(kernels)

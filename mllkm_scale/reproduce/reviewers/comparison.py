@@ -27,6 +27,7 @@ DATA = ("ionosphere", "sonar", "heart", "diabetes", "banana")
 QUICK = ("heart",)
 SPLITS, QUICK_SPLITS = 10, 2
 ROWS = 1_000  # of a data set at most
+Tell = Callable[[str], None]
 
 
 def over_small_sets(
@@ -50,9 +51,6 @@ def over_small_sets(
         record[name] = found
         tell(f"{name}: {splits} splits")
     return record
-
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,10 @@ from mllkm_scale.mkl.algorithm2 import PaperMKL
 
 __all__ = ["MAPS", "GaussianFamily", "GaussianMKLClassifier"]
 
+OURS = "locally affine"
+LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
+SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are
+
 
 @dataclass(frozen=True)
 class GaussianFamily:
@@ -103,11 +107,6 @@ class GaussianMKLClassifier(Baseline):
 
     def _scores(self, X: Array) -> Array:
         return self._mkl.decide(self._state, X)
-
-
-OURS = "locally affine"
-LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
-SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are
 
 
 def _machines(n: int) -> dict[str, Any]:

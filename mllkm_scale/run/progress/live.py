@@ -25,6 +25,10 @@ from mllkm_scale.run.progress.listeners import Progress
 
 __all__ = ["Column", "RichProgress", "choose_columns", "heading", "row"]
 
+LEAST_MISSED = ("memory", "support", "waited", "left", "elapsed", "idle", "workers", "scan/s")
+REFRESH_PER_S = 2
+BAR_WIDTH = 10
+
 
 @dataclass(frozen=True)
 class Column:
@@ -52,9 +56,6 @@ COLUMNS = (
 # The live line below the table has memory and times as well.
 
 
-LEAST_MISSED = ("memory", "support", "waited", "left", "elapsed", "idle", "workers", "scan/s")
-
-
 def choose_columns(width: int, workers: bool) -> tuple[Column, ...]:
     """The columns for a terminal of this width, with or without those about workers.
 
@@ -77,10 +78,6 @@ def heading(columns: Sequence[Column]) -> str:
 def row(columns: Sequence[Column], event: Round) -> str:
     """The line of a round."""
     return " ".join(column.cell(event).rjust(column.width) for column in columns)
-
-
-REFRESH_PER_S = 2
-BAR_WIDTH = 10
 
 
 class SilentAfterBrokenPipe(Console):

@@ -26,7 +26,7 @@ from mllkm_scale.scan.component.sizes import Entries
 __all__ = ["ComponentSums", "make_columns"]
 
 
-class Column(Protocol):
+class ColumnSums(Protocol):
     """The tables of a column of the support."""
 
     def add(self, anchors: Array, order: Array, q: Array, r: Array) -> None:
@@ -40,7 +40,7 @@ class Column(Protocol):
 class ComponentSums:
     """The tables of all columns of a support, for one map and some gammas. Threads may share kept tables."""
 
-    columns: Iterable[Column]
+    columns: Iterable[ColumnSums]
     n_gammas: int
     n_classes: int
 
@@ -69,7 +69,7 @@ class ComponentSums:
         return [np.ascontiguousarray(q.T) for q in forms]
 
 
-def make_columns(map: MapName, columns: Iterable[Array], signed_duals: Array, gammas: Array) -> Iterator[Column]:
+def make_columns(map: MapName, columns: Iterable[Array], signed_duals: Array, gammas: Array) -> Iterator[ColumnSums]:
     """Iterate over the tables of columns (n_sv,) of a support."""
     gammas = np.array(gammas, dtype=np.float64)
     shapes = tuple(BoxShape.of(gamma) for gamma in gammas) if map == "gaussian" else ()

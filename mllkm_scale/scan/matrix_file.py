@@ -19,11 +19,11 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.folders import require_room, writing_scratch
 from mllkm_scale.errors import ScratchError
 
-__all__ = ["ColumnFile", "RowFile", "write_columns", "write_rows"]
+__all__ = ["ColumnFile", "MatrixFile", "write_columns", "write_rows"]
 
 
 @dataclass(frozen=True)
-class RowFile:
+class MatrixFile:
     """A matrix in runs of `run_rows` rows, which any thread or process may read."""
 
     path: Path
@@ -69,7 +69,7 @@ def _bytes_of(rows: Array) -> memoryview:
 
 def write_rows(
     path: Path, runs: Iterable[Array], shape: tuple[int, int], dtype: np.dtype[Any], run_rows: int
-) -> RowFile:
+) -> MatrixFile:
     """Write runs of C-contiguous rows, all of `run_rows` but the last; a ScratchError if the disk is full."""
     require_room(path.parent, shape[0] * shape[1] * dtype.itemsize, "the support vectors")
     checksums = []
@@ -79,14 +79,14 @@ def write_rows(
             checksums.append(zlib.crc32(raw))
             while len(raw):
                 raw = raw[file.write(raw) :]
-    return RowFile(path, shape, dtype, run_rows, np.array(checksums, np.uint32))
+    return MatrixFile(path, shape, dtype, run_rows, np.array(checksums, np.uint32))
 
 
 @dataclass(frozen=True)
 class ColumnFile:
     """A matrix of `shape`; row i d + l of the file `runs` is column l of run i, the last run filled up with zeros."""
 
-    runs: RowFile
+    runs: MatrixFile
     shape: tuple[int, int]
 
     def column(self, l: int) -> Array:
@@ -115,7 +115,7 @@ class ColumnFile:
     @classmethod
     def of(cls, header: Mapping[str, Any], checksums: Array) -> Self:
         n, d = header["columns_of"]
-        return cls(RowFile.of(header, checksums), (n, d))
+        return cls(MatrixFile.of(header, checksums), (n, d))
 
 
 def write_columns(
