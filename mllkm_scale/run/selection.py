@@ -1,15 +1,16 @@
 """Settings that compete on held-out rows: what "auto" becomes.
 
 Every setting is trained without the rows of a fold, and tested on these. With up to 2,000 rows all three folds are held
-out in turn, and the setting with the least error is taken. With more, one fold is, and at most 2,000 rows of the others
-are trained on, or 1,000 where several classes have all samples as anchors. There settings are judged by the log loss of
-their scores, which tells more than the error where few rows are predicted wrongly. More rows want less regularisation:
-so the first setting, which has the least, is taken there unless another one is better by a standard error, which is
-that of the differences on the same rows.
+out in turn; settings that are clearly behind on the first leave the race. The one with the least error is taken. With
+more, one fold is held out, and at most 2,000 rows of the others are trained on, or 1,000 where several classes have all
+samples as anchors. There settings are judged by the log loss of their scores, which tells more than the error where few
+rows are predicted wrongly. More rows want less regularisation: so the first setting, which has the least, is taken
+there unless another one is clearly better. What is clear is told by standard errors of differences on the same rows.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -48,12 +49,15 @@ TRYOUT_FLOPS, TRYOUT_EPOCHS = 1e11, 0.5
 """Multiply-adds of the descents of a setting, at most, in all folds: about two seconds. And the share of the epochs
 where a part of the rows stands for all of them."""
 
+DOUBT = 2.0
+"""Standard errors of the difference of two settings on the same rows, from which on one is clearly better."""
+
 _SETTLED = ("anchors", "scaling", "metric", "ridge", "C", "finish")
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting, its error on held-out rows, and the error or loss by which it was judged."""
+    """A setting, its error on so many held-out rows, and the error or loss by which it was judged."""
 
     anchors: str
     scaling: str
@@ -63,6 +67,7 @@ class Tried:
     finish: str
     error: float
     judged: float
+    rows: int
     gammas: str | None = None  # by name, or None as in the parameters
 
     @property
@@ -132,25 +137,32 @@ def select(
     tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
 
     def scores(task: tuple[Params, Fold]) -> Array | None:
-        if out_of_time() and task[0] is not rivals[0]:
+        params, fold = task
+        if out_of_time() and params is not rivals[0]:
             return None
-        return _scores(dataset, codes, *task, plan, poll, tryout)
+        weighed = not _is_learned(params) or params.finish != rivals[0].finish
+        return _scores(dataset, codes, params, fold, weighed, plan, poll, tryout)
+
+    def tested(places: Sequence[int], on: Sequence[Fold]) -> dict[int, Array]:
+        parts = iter(small.run(scores, [(rivals[at], fold) for at in places for fold in on]))
+        found = {at: [F for F in itertools.islice(parts, len(on)) if F is not None] for at in places}
+        return {at: np.concatenate(F) for at, F in found.items() if len(F) == len(on)}
 
     with threads.at_most(TRIED_AT_ONCE) as small:
-        found = small.run(scores, [(rival, fold) for rival in rivals for fold in folds])
-    tried: list[Tried] = []
-    first: Array | None = None
-    for at, rival in enumerate(rivals):
-        parts = [part for part in found[at * len(folds) : (at + 1) * len(folds)] if part is not None]
-        if len(parts) < len(folds):
-            continue
-        F = np.concatenate(parts)
-        wrong = (predicted(F) != held).astype(np.float64)
+        first = tested(range(len(rivals)), folds[:1])
+        found = first
+        if len(folds) > 1:
+            n_first = len(folds[0].held)
+            later = tested(_in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}), folds[1:])
+            found = {at: np.concatenate([first[at], F]) for at, F in later.items()} or first
+    tried = []
+    for at, start in first.items():
+        F = found.get(at, start)
+        wrong = _wrong(F, held[: len(F)])
         losses = wrong if few else log_losses(F, held)
-        first = losses if first is None else first
-        judged = float(losses.mean()) if few else doubted(losses, first)
-        tried.append(Tried(**_setting(rival), error=float(wrong.mean()), judged=judged))
-    taken = min(range(len(tried)), key=lambda at: (tried[at].judged, tried[at].error))
+        judged = float(wrong.mean()) if few else doubted(losses, log_losses(found[0], held), DOUBT)
+        tried.append(Tried(**_setting(rivals[at]), error=float(wrong.mean()), judged=judged, rows=len(F)))
+    taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     return Selection(tuple(tried), taken)
 
@@ -160,11 +172,15 @@ def _scores(
     codes: Array,
     params: Params,
     fold: Fold,
+    weighed: bool,
     plan: Plan,
     poll: Callable[[], None],
     tryout: Tryout,
 ) -> Array | None:
-    """f of the held-out rows of a fold by a machine of these parameters; None if MKL would be too dear."""
+    """f of the held-out rows of a fold by a machine of these parameters, `weighed` by MKL or as it is learned.
+
+    None if MKL is too dear for a learned one.
+    """
     own = Threads()
     executor = ThreadExecutor(own, poll)
 
@@ -173,12 +189,23 @@ def _scores(
 
     with closing(make_trial(dataset, codes, fold, build)) as trial:
         learned = trial.problem.learned
-        if learned is not None and (params.finish != "mkl" or isinstance(params.C, str)):
+        if learned is not None and not weighed:
             return learned.decide(trial.rows)
         if learned is not None and mkl_flops(trial.problem) > DEAR_FLOPS:
             return None
         path = MKLPath(trial, params, plan, own, executor, poll, TRYOUT_TOL)
         return path.scores(weight_of_loss(params.C, trial.problem.data.n_features))
+
+
+def _wrong(F: Array, codes: Array) -> Array:
+    """1 for every row that is predicted wrongly, and 0 for the others."""
+    return (predicted(F) != codes).astype(np.float64)
+
+
+def _in_the_race(wrong: Mapping[int, Array]) -> list[int]:
+    """Settings that are not clearly behind the best one on the same rows."""
+    best = min(wrong.values(), key=lambda one: float(one.mean()))
+    return [at for at, one in wrong.items() if doubted(one, best, -DOUBT) <= best.mean()]
 
 
 def _is_learned(params: Params) -> bool:
@@ -190,14 +217,14 @@ def _setting(params: Params) -> dict[str, Any]:
     return {name: getattr(params, name) for name in _SETTLED} | named
 
 
-def doubted(losses: Array, others: Array) -> float:
-    """The mean of losses, and a standard error of their differences to others on the same rows.
+def doubted(losses: Array, others: Array, doubt: float) -> float:
+    """The mean of losses, and some standard errors of their differences to others on the same rows.
 
     >>> losses = np.array([0.0, 1.0, 0.0, 1.0])
-    >>> doubted(losses, losses), doubted(losses, np.ones(4))
-    (0.5, 0.75)
+    >>> doubted(losses, losses, 2.0), doubted(losses, np.ones(4), 2.0)
+    (0.5, 1.0)
     """
-    return float(losses.mean() + (losses - others).std() / np.sqrt(len(losses)))
+    return float(losses.mean() + doubt * (losses - others).std() / np.sqrt(len(losses)))
 
 
 def load_selection(path: Path, rivals: Sequence[Params]) -> Selection | None:
