@@ -64,11 +64,11 @@ class Tried:
     metric: str | int | None
     ridge: float | str
     C: float | str
-    finish: str
     error: float
     judged: float
-    rows: int
     gammas: str | None = None  # by name, or None as in the parameters
+    finish: str = "auto"
+    rows: int = 0
 
     @property
     def name(self) -> str:

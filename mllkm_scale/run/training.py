@@ -224,8 +224,8 @@ class Training:
         params = replace(self.params, finish="none") if late else self.params
         choice = choose(problem, trials, params, self.plan, self.threads, self.executor, self.poll)
         if self.params.finish != self.finish_asked_for:
-            finish = "weighed by MKL" if choice.mkl else "as learned"
-            choice = replace(choice, reason=f"{finish}: best on held-out rows")
+            best = "the best of the settings on held-out rows"
+            choice = replace(choice, reason=f"weighed by MKL; {best}" if choice.mkl else best)
         if late:
             choice = replace(choice, reason="the time limit was over before MKL")
         self.listener(Notice(choice.reason))
