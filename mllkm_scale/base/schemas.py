@@ -285,6 +285,8 @@ class Tried(_Record, forbid_unknown_fields=True):
     error: Share
     judged: Duration
     gammas: Word | None = None
+    finish: Word = "auto"
+    rows: Count = 0
 
 
 class Selected(_Record, forbid_unknown_fields=True):

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from mllkm_scale.kernels.anchors import AnchorSpec
 from mllkm_scale.learn.machine import Metric
 
-__all__ = ["RIDGE", "LearnSettings", "learn_settings", "learned_kernels"]
+__all__ = ["RIDGE", "LearnSettings", "Tryout", "learn_settings", "learned_kernels"]
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
 _LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
 _LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
-_TRYOUT_EPOCHS = 0.5
 _LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
+_HALF_WIDTHS, _WIDE_HALF_WIDTHS = (0.3, 0.6), (1.0, 3.0)
 RIDGE = 0.1
 """Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
 
@@ -30,6 +30,14 @@ SAMPLE_ROWS = 1000
 
 HELD_SHARE, MOST_HELD = 0.05, 2500
 """Rows that are held out to measure the error by: a share, and not more than so many."""
+
+
+@dataclass(frozen=True)
+class Tryout:
+    """What a descent may take that settings are compared by: multiply-adds, and a share of the epochs."""
+
+    flops: float
+    epochs: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,17 +52,17 @@ class LearnSettings:
     seed: int = 0
     rate: float = 0.015
     metric_rate: float = 0.06
-    half_widths: tuple[float, float] = (0.3, 0.6)  # of the first bumps, in median distances
+    half_widths: tuple[float, float] = _HALF_WIDTHS  # of the first bumps, in median distances
     dropout: float = 0.0  # share of the kernels that are left out of a step, others in each
     rise: float = 0.3  # share of the steps in which the step length rises
     decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
     floor: float = 1e-4  # gradients well below it take steps of their own size, and not of the full length
 
-    def tryout(self, n_rows: int, n_features: int, n_outputs: int, most_flops: float) -> LearnSettings:
+    def cut(self, n_rows: int, n_features: int, n_outputs: int, tryout: Tryout) -> LearnSettings:
         """Settings to compare others by: a share of the epochs, and kernels for at most so many multiply-adds."""
-        epochs = max(1, round(_TRYOUT_EPOCHS * self.epochs))
+        epochs = max(1, round(tryout.epochs * self.epochs))
         of_a_kernel = 3.0 * epochs * n_rows * (n_features + n_outputs * (n_features + 1))
-        return replace(self, epochs=epochs, n_kernels=max(1, min(self.n_kernels, int(most_flops / of_a_kernel))))
+        return replace(self, epochs=epochs, n_kernels=max(1, min(self.n_kernels, int(tryout.flops / of_a_kernel))))
 
     def step_length(self, done: float) -> float:
         """Share of the largest step length when this share of all steps is done: up, then down, as half cosines."""
@@ -91,10 +99,19 @@ def dropout_share(n_rows: int, n_outputs: int = 1) -> float:
 
 
 def learn_settings(
-    n_rows: int, n_kernels: int, metric: Metric, seed: int, n_outputs: int = 1, ridge: float = RIDGE
+    n_rows: int,
+    n_kernels: int,
+    metric: Metric,
+    seed: int,
+    n_outputs: int = 1,
+    ridge: float = RIDGE,
+    wide: bool = False,
 ) -> LearnSettings:
-    """The settings for so many rows and kernels; `ridge` is times the rows."""
+    """The settings for so many rows and kernels; `ridge` is times the rows, and `wide` is of the first bumps."""
     epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
     share = dropout_share(n_rows, n_outputs)
-    return LearnSettings(n_kernels, epochs, batch, metric, ridge=ridge / n_rows, dropout=share, seed=seed)
+    widths = _WIDE_HALF_WIDTHS if wide else _HALF_WIDTHS
+    return LearnSettings(
+        n_kernels, epochs, batch, metric, ridge=ridge / n_rows, half_widths=widths, dropout=share, seed=seed
+    )

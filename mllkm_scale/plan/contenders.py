@@ -1,12 +1,12 @@
 """The settings that "auto" stands for: which candidates there are, in which metric, and how they are regularised.
 
-Candidates are learned, or are all samples. With few rows several settings compete (`selection`); with many, or where
-parameters leave no choice, one setting follows by rule.
+Candidates are learned, or are all samples. Several settings compete on held-out rows (`selection`), unless there are
+hardly any rows, or the parameters leave no choice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.machine import Metric
@@ -18,9 +18,7 @@ __all__ = [
     "LEAST_ROWS",
     "MOST_ROWS",
     "TRIED_AT_ONCE",
-    "Contender",
     "contenders",
-    "is_settled",
     "may_be_learned",
     "may_be_samples",
 ]
@@ -43,59 +41,43 @@ MOST_ROWS = 2000
 TRIED_AT_ONCE = 4
 """Settings that are tried at the same time, at most, each in a thread of its own."""
 
-RIDGES, RIDGES_OF_MANY = (0.1, 8.0, 128.0), (0.1, 1.0, 8.0, 128.0)
-CS, CS_OF_MANY, FIRST_C = (300.0, 30.0, 3.0, 0.3), (30.0, 3.0), 30.0
+RIDGES, WIDE_RIDGE = (0.1, 8.0, 128.0), 8.0
+LEARNED_C, SAMPLES_C, WIDE_C = 10.0, 30.0, 300.0
 
 
-@dataclass(frozen=True)
-class Contender:
-    """One kind of candidates with a path of strengths: ridges of the descent, or values of C for samples.
+def contenders(params: Params, n_rows: int) -> list[Params]:
+    """Settings that fill what the parameters leave open for so many rows; the first is what is taken unseen.
 
-    The strength at `first` is tried first. A kind that is `doubted` is taken only if it is clearly better than others.
+    Learned kernels with a few ridges, and all samples as anchors. With few rows also both with wide bumps, which suit
+    boundaries that are nearly straight; and it is settled whether MKL weighs the learned ones.
     """
-
-    params: Params
-    strengths: tuple[float | str, ...]
-    first: int = 0
-    doubted: bool = False
-
-    @property
-    def learned(self) -> bool:
-        return anchor_spec(self.params.anchors).learned
-
-    def at(self, strength: float | str) -> Params:
-        """The parameters with this strength."""
-        return replace(self.params, ridge=strength) if self.learned else replace(self.params, C=strength)
-
-
-def contenders(params: Params, n_rows: int) -> list[Contender]:
-    """What the parameters leave open for so many rows; the first strength of the first is what is taken unseen."""
-    few = LEAST_ROWS <= n_rows <= FEW_ROWS
-    found = []
+    few, free = LEAST_ROWS <= n_rows <= FEW_ROWS, params.C == "auto"
+    learned, samples = [], []
     if may_be_learned(params, n_rows):
         anchors = "learned" if _open(params) else params.anchors
         metric: Metric = "diagonal" if params.metric == "auto" else params.metric
-        ridges: tuple[float | str, ...] = (params.ridge,)
-        if params.ridge == "auto":
-            ridges = RIDGES if few else RIDGES_OF_MANY if n_rows > FEW_ROWS else RIDGES[:1]
-        found.append(Contender(replace(params, anchors=anchors, metric=metric), ridges))
+        kind = replace(params, anchors=anchors, metric=metric)
+        if params.ridge != "auto":
+            learned = [kind]
+        else:
+            settles = few and free and params.finish == "auto" and params.local_bias != 0
+            as_learned = replace(kind, finish="none") if settles else kind
+            ridges = RIDGES if n_rows >= LEAST_ROWS else RIDGES[:1]
+            learned = [replace(as_learned, ridge=ridge) for ridge in ridges]
+            if few and _automatic(params.gammas):
+                learned.append(replace(as_learned, gammas="wide", ridge=WIDE_RIDGE))
+            if settles:
+                learned.append(replace(kind, ridge=RIDGES[0], C=LEARNED_C, finish="mkl"))
     if may_be_samples(params, n_rows):
         anchors = "all" if _open(params) else params.anchors
         scaling = "standard" if params.scaling == "auto" else params.scaling
-        samples = replace(params, anchors=anchors, metric=None, scaling=scaling)
-        Cs: tuple[float | str, ...] = (params.C,)
-        if found and params.C == "auto":
-            Cs = CS if few else CS_OF_MANY
-        first = Cs.index(FIRST_C) if FIRST_C in Cs else 0
-        if found and few and _automatic(params.gammas):
-            found.append(Contender(replace(samples, gammas="wide"), Cs, first, doubted=True))
-        found.append(Contender(samples, Cs, first))
-    return found
-
-
-def is_settled(rivals: list[Contender]) -> bool:
-    """Whether there is a single setting."""
-    return len(rivals) == 1 and len(rivals[0].strengths) == 1
+        kind = replace(params, anchors=anchors, metric=None, scaling=scaling)
+        if not learned:
+            return [kind]
+        if few and _automatic(params.gammas):
+            samples.append(replace(kind, gammas="wide", C=WIDE_C if free else params.C))
+        samples.append(replace(kind, C=SAMPLES_C if free else params.C))
+    return learned + samples
 
 
 def _open(params: Params) -> bool:

@@ -17,7 +17,7 @@ from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.settings import learned_kernels
 from mllkm_scale.params import Params
-from mllkm_scale.plan.contenders import MOST_ROWS, contenders, is_settled, may_be_learned, may_be_samples
+from mllkm_scale.plan.contenders import MOST_ROWS, contenders, may_be_learned, may_be_samples
 from mllkm_scale.scan.work import scan_dtype
 
 __all__ = ["Sizes", "sizes_of"]
@@ -84,7 +84,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_anchors=spec.n_anchors(dataset.n_rows, 0 if grid else n_learned),
         n_learned=n_learned,
         n_signs=K,
-        n_tried=0 if is_settled(contenders(params, dataset.n_rows)) else min(dataset.n_rows, MOST_ROWS),
+        n_tried=min(dataset.n_rows, MOST_ROWS) if len(contenders(params, dataset.n_rows)) > 1 else 0,
         n_unmapped=n_unmapped,
         metric="diagonal" if params.metric == "auto" else params.metric,
         n_gammas=n_gammas(params.gammas),

@@ -50,7 +50,7 @@ CS = (0.1, 1.0, 10.0, 100.0)
 ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
 
 LOOSE_TOL = 0.05  # of the machines along the path
-DEAR_FLOPS = 2.2e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
+DEAR_FLOPS = 5e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
 ROUNDS = 8  # that a training takes, about
 
 
@@ -193,6 +193,10 @@ class MKLPath:
 
     def mistakes(self, C: float) -> int:
         """Held-out rows that the machine of this C predicts wrongly."""
+        return mistakes(self.scores(C), self.trial.codes)
+
+    def scores(self, C: float) -> Array:
+        """f of the held-out rows (rows, K) by the machine of this C."""
         problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
         machine = make_machine(problem, problem.signs, self.params, *self.ways)
         assert isinstance(machine, SequentialMKL)
@@ -204,7 +208,7 @@ class MKLPath:
             state = machine_start(machine, problem, slice(None), learned_margins(problem, self.ways[2]))
         self.states[C] = machine.reweighed(state) if problem.learned else _loosely_solved(machine, state)
         poll()
-        return _mistakes(problem, self.states[C], self.trial)
+        return _scores(problem, self.states[C], self.trial.rows)
 
 
 def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
@@ -216,13 +220,13 @@ def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
     return state
 
 
-def _mistakes(problem: Problem, state: Any, trial: Trial) -> int:
-    """Held-out rows that the machine of a state predicts wrongly."""
+def _scores(problem: Problem, state: Any, rows: Array) -> Array:
+    """f of some rows by the machine of a state."""
     used = state.weights > 0
-    kernels, rows = problem.grid.take(state.active[used]), np.flatnonzero(state.duals.any(axis=1))
-    signed = state.duals[rows] * problem.signs[rows]
-    coef, local_coef = kernels.coefficients(problem.data.rows(rows), signed, state.weights[used])
-    return mistakes(kernels.decide(trial.rows, coef, local_coef), trial.codes)
+    kernels, support = problem.grid.take(state.active[used]), np.flatnonzero(state.duals.any(axis=1))
+    signed = state.duals[support] * problem.signs[support]
+    coef, local_coef = kernels.coefficients(problem.data.rows(support), signed, state.weights[used])
+    return kernels.decide(rows, coef, local_coef)
 
 
 def learned_mistakes(trial: Trial) -> int:

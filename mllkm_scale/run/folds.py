@@ -12,10 +12,11 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.run.problem import Problem
 
-__all__ = ["FOLDS", "Fold", "Trial", "folds_of", "make_trial", "mistakes"]
+__all__ = ["FOLDS", "Fold", "Trial", "folds_of", "log_losses", "make_trial", "mistakes", "predicted"]
 
 
 FOLDS = 3
+_FACTORS = np.geomspace(1 / 64, 256, 43)  # of scores, from those that say next to nothing to those that are sure
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,25 @@ def make_trial(dataset: Dataset, codes: Array, fold: Fold, build: Callable[[Data
     return Trial(problem, rows, codes[fold.held])
 
 
+def predicted(F: Array) -> Array:
+    """The numbers of the classes that the scores F (rows, K) predict."""
+    return (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
+
+
 def mistakes(F: Array, codes: Array) -> int:
     """Rows that are predicted wrongly by the scores F (rows, K)."""
-    said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
-    return int(np.count_nonzero(said != codes))
+    return int(np.count_nonzero(predicted(F) != codes))
+
+
+def log_losses(F: Array, codes: Array) -> Array:
+    """Log loss of every row, the probabilities being the softmax of s F: s is the best of some factors.
+
+    Scores that are right by as much as others are wrong lose log 2 each:
+
+    >>> log_losses(np.array([[1.0], [1.0]]), np.array([0, 1])).round(1)
+    array([0.7, 0.7])
+    """
+    F = np.column_stack([-0.5 * F[:, 0], 0.5 * F[:, 0]]) if F.shape[1] == 1 else F
+    behind = F - F[np.arange(len(codes)), codes][:, None]
+    each = (np.logaddexp.reduce(factor * behind, axis=1) for factor in _FACTORS)
+    return min(each, key=lambda losses: float(losses.mean()))

@@ -25,7 +25,7 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Keeper, learn_kernels
-from mllkm_scale.learn.settings import learn_settings, learned_kernels
+from mllkm_scale.learn.settings import Tryout, learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedRecord, LearnedStart, folded, record_of, start_of
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.params import Params
@@ -86,17 +86,15 @@ def build_problem(
     threads: Threads | None = None,
     keeping: Opening | None = None,
     out_of_time: Callable[[], bool] = lambda: False,
-    tryout_flops: float | None = None,
+    tryout: Tryout | None = None,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the executor.
 
-    Of settings that are still open, the first is taken. With `tryout_flops` the descent is one to compare settings by:
-    it has fewer epochs, and no more kernels than so many multiply-adds allow.
+    Of settings that are still open, the first is taken. With a `tryout` the descent is one to compare settings by.
 
     Kernels are learned by `threads`, in this process.
     """
-    first = contenders(params, dataset.n_rows)[0]
-    params = first.at(first.strengths[0])
+    params = contenders(params, dataset.n_rows)[0]
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
@@ -119,9 +117,10 @@ def build_problem(
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
         metric = _metric(params.metric, data.n_features)
-        settings = learn_settings(data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge))
-        if tryout_flops is not None:
-            settings = settings.tryout(data.n_rows, data.n_features, signs.shape[1], tryout_flops)
+        wide = isinstance(params.gammas, str) and params.gammas == "wide"
+        settings = learn_settings(data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge), wide=wide)
+        if tryout is not None:
+            settings = settings.cut(data.n_rows, data.n_features, signs.shape[1], tryout)
         listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
         learned = learn_kernels(
             data,

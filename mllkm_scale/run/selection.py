@@ -1,21 +1,23 @@
-"""Settings that compete on held-out rows: what "auto" becomes where rows are few.
+"""Settings that compete on held-out rows: what "auto" becomes.
 
-Every contender is trained without the rows of a fold, and errs on these, for one of its strengths after the other,
-until its error gets clearly worse; one that is far behind another is left alone. The least of many noisy errors
-flatters: so a kind that is a part of another one, as wide bumps are, must be better by half a standard error. With up
-to 2,000 rows all three folds are held out in turn. With more, one is, and at most 2,000 rows of the others are trained
-on, or 1,000 where several classes have all samples as anchors. More rows want less regularisation: so the first
-strength, which has the least, is taken there unless another one is better by a standard error.
+Every setting is trained without the rows of a fold, and tested on these. With up to 2,000 rows all three folds are held
+out in turn; settings that are clearly behind on the first leave the race. The one with the least error is taken. With
+more, one fold is held out, and at most 2,000 rows of the others are trained on, or 1,000 where several classes have all
+samples as anchors. There settings are judged by the log loss of their scores, which tells more than the error where few
+rows are predicted wrongly. More rows want less regularisation: so the first setting, which has the least, is taken
+there unless another one is clearly better. What is clear is told by standard errors of differences on the same rows.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Listener, Notice, Phase
@@ -27,36 +29,36 @@ from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
+from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.automatic import weight_of_loss
+from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.params import Params
-from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contender
+from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.checkpoint import ANEW
-from mllkm_scale.run.choice import MKLPath, learned_mistakes
-from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
+from mllkm_scale.run.choice import DEAR_FLOPS, MKLPath, mkl_flops
+from mllkm_scale.run.folds import Fold, folds_of, log_losses, make_trial, predicted
 from mllkm_scale.run.problem import Problem, build_problem
 
-__all__ = ["Selection", "Tried", "judged_by", "load_selection", "select"]
+__all__ = ["Selection", "Tried", "doubted", "load_selection", "select"]
 
 
 TRYOUT_TOL = 0.2
 """Gap at which a machine over samples is good enough to compare it with others."""
 
-TRYOUT_FLOPS = 1e11
-"""Multiply-adds of the descents of a setting, at most, in all folds: about two seconds."""
+TRYOUT_FLOPS, TRYOUT_EPOCHS = 1e11, 0.5
+"""Multiply-adds of the descents of a setting, at most, in all folds: about two seconds. And the share of the epochs
+where a part of the rows stands for all of them."""
 
-DOUBT = 0.5
-"""Standard errors of a held-out error by which another one is clearly better."""
+DOUBT = 2.0
+"""Standard errors of the difference of two settings on the same rows, from which on one is clearly better."""
 
-BEATEN = 2.0
-"""Standard errors by which a kind of candidates may be behind another one, and still be tried with other strengths."""
-
-_SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
+_SETTLED = ("anchors", "scaling", "metric", "ridge", "C", "finish")
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting, its error on held-out rows, and the error by which it was judged."""
+    """A setting, its error on so many held-out rows, and the error or loss by which it was judged."""
 
     anchors: str
     scaling: str
@@ -66,14 +68,18 @@ class Tried:
     error: float
     judged: float
     gammas: str | None = None  # by name, or None as in the parameters
+    finish: str = "auto"
+    rows: int = 0
 
     @property
     def name(self) -> str:
         """In words."""
+        wide = ", wide bumps" if self.gammas == "wide" else ""
         if not self.anchors.startswith("learned"):
-            wide = ", wide bumps" if self.gammas == "wide" else ""
-            return f"{self.anchors} samples as anchors{wide}, C = {self.C:g}"
-        return f"{self.anchors} kernels, metric {self.metric or 'none'}, ridge {self.ridge:g}"
+            C = self.C if isinstance(self.C, str) else f"{self.C:g}"
+            return f"{self.anchors} samples as anchors{wide}, C = {C}"
+        weighed = f", weighed by MKL, C = {self.C}" if self.finish == "mkl" else ""
+        return f"{self.anchors} kernels{wide}, metric {self.metric or 'none'}, ridge {self.ridge:g}{weighed}"
 
 
 @dataclass(frozen=True)
@@ -94,131 +100,116 @@ class Selection:
         return {"tried": [asdict(one) for one in self.tried], "taken": self.taken}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], rivals: Sequence[Contender]) -> Selection:
+    def from_dict(cls, found: Mapping[str, Any], rivals: Sequence[Params]) -> Selection:
         """The selection that `as_dict` was called on; a ValueError if it is none, or not one of these contenders."""
         conform(found, Selected)
         tried, taken = tuple(Tried(**one) for one in found["tried"]), found["taken"]
         chosen = tried[taken]
-        known = [replace(chosen, **_setting(rival.at(s))) for rival in rivals for s in rival.strengths]
-        if chosen not in known:
+        if chosen not in [replace(chosen, **_setting(rival)) for rival in rivals]:
             raise ValueError(f"{chosen.name} is none of the settings that compete here")
         return cls(tried, taken)
 
 
 def select(
     dataset: Dataset,
-    rivals: Sequence[Contender],
+    rivals: Sequence[Params],
     plan: Plan,
     threads: Threads,
     listener: Listener,
     poll: Callable[[], None],
     out_of_time: Callable[[], bool],
 ) -> Selection | None:
-    """Let the contenders compete; after the time limit, only with what has been tried by then.
+    """Let the contenders compete; after the time limit, only the first, and those that have been tried by then.
 
-    None if no rows can be held out, because classes have single rows.
+    One that is too dear to be weighed by MKL takes no part. None if no rows can be held out, because classes have
+    single rows.
     """
-    seed = int(rivals[0].params.random_state or 0)
     _, codes = encode_labels(dataset.labels())
-    dear = int(codes.max()) > 1 and not all(rival.learned for rival in rivals)  # many classes of many samples
-    most = MOST_ROWS // 2 if dear and len(codes) > FEW_ROWS else MOST_ROWS
-    folds = list(folds_of(codes, seed, FEW_ROWS, most, MOST_ROWS))
+    several, few = int(codes.max()) > 1, len(codes) <= FEW_ROWS
+    dear = several and not few and not all(_is_learned(rival) for rival in rivals)
+    most = MOST_ROWS // 2 if dear else MOST_ROWS
+    folds = list(folds_of(codes, int(rivals[0].random_state or 0), FEW_ROWS, most, MOST_ROWS))
     if not folds:
         return None
-    n_held = sum(len(fold.held) for fold in folds)
-    listener(Phase("select", f"{len(rivals)} kinds of candidates, {n_held:,} held-out rows"))
-    with ExitStack() as stack:
-        walks = [stack.enter_context(_Walk(rival, dataset, codes, folds, plan, poll)) for rival in rivals]
-        small = stack.enter_context(threads.at_most(TRIED_AT_ONCE))
-        best = 1.0
-        while under_way := [walk for walk in walks if walk.goes_on(n_held, best)]:
-            tasks = [(walk, fold) for walk in under_way for fold in range(len(folds))]
-            wrong = small.run(lambda task: task[0].mistakes(task[1]), tasks)
-            for at, walk in enumerate(under_way):
-                walk.errors[walk.place] = sum(wrong[at * len(folds) : (at + 1) * len(folds)]) / n_held
-            best = min(min(walk.errors.values()) for walk in walks)
-            if out_of_time():
-                break
-    tried = [one for walk in walks for one in walk.tried(n_held)]
-    taken = min(range(len(tried)), key=lambda at: (tried[at].judged, tried[at].error))
+    held = np.concatenate([codes[fold.held] for fold in folds])
+    listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
+    plan = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
+    tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
+
+    def scores(task: tuple[Params, Fold]) -> Array | None:
+        params, fold = task
+        if out_of_time() and params is not rivals[0]:
+            return None
+        weighed = not _is_learned(params) or params.finish != rivals[0].finish
+        return _scores(dataset, codes, params, fold, weighed, plan, poll, tryout)
+
+    def tested(places: Sequence[int], on: Sequence[Fold]) -> dict[int, Array]:
+        parts = iter(small.run(scores, [(rivals[at], fold) for at in places for fold in on]))
+        found = {at: [F for F in itertools.islice(parts, len(on)) if F is not None] for at in places}
+        return {at: np.concatenate(F) for at, F in found.items() if len(F) == len(on)}
+
+    with threads.at_most(TRIED_AT_ONCE) as small:
+        first = tested(range(len(rivals)), folds[:1])
+        found = first
+        if len(folds) > 1:
+            n_first = len(folds[0].held)
+            later = tested(_in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}), folds[1:])
+            found = {at: np.concatenate([first[at], F]) for at, F in later.items()} or first
+    tried = []
+    for at, start in first.items():
+        F = found.get(at, start)
+        wrong = _wrong(F, held[: len(F)])
+        losses = wrong if few else log_losses(F, held)
+        judged = float(wrong.mean()) if few else doubted(losses, log_losses(found[0], held), DOUBT)
+        tried.append(Tried(**_setting(rivals[at]), error=float(wrong.mean()), judged=judged, rows=len(F)))
+    taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     return Selection(tuple(tried), taken)
 
 
-class _Walk:
-    """A contender on its way along its strengths: from the first to either side, until its error gets clearly worse."""
+def _scores(
+    dataset: Dataset,
+    codes: Array,
+    params: Params,
+    fold: Fold,
+    weighed: bool,
+    plan: Plan,
+    poll: Callable[[], None],
+    tryout: Tryout,
+) -> Array | None:
+    """f of the held-out rows of a fold by a machine of these parameters, `weighed` by MKL or as it is learned.
 
-    def __init__(
-        self,
-        rival: Contender,
-        dataset: Dataset,
-        codes: Array,
-        folds: Sequence[Fold],
-        plan: Plan,
-        poll: Callable[[], None],
-    ) -> None:
-        self.rival, self.dataset, self.codes, self.folds = rival, dataset, codes, folds
-        self.plan, self.poll = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE), poll
-        self.errors: dict[int, float] = {}  # by the place on the path
-        self.place = rival.first
-        self._paths: dict[int, MKLPath] = {}  # of the folds, for candidates that are not learned
-        self._stack = ExitStack()
+    None if MKL is too dear for a learned one.
+    """
+    own = Threads()
+    executor = ThreadExecutor(own, poll)
 
-    def __enter__(self) -> Self:
-        return self
+    def build(part: Dataset) -> Problem:
+        return build_problem(part, params, plan, lambda event: None, executor, poll, own, tryout=tryout)
 
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    with closing(make_trial(dataset, codes, fold, build)) as trial:
+        learned = trial.problem.learned
+        if learned is not None and not weighed:
+            return learned.decide(trial.rows)
+        if learned is not None and mkl_flops(trial.problem) > DEAR_FLOPS:
+            return None
+        path = MKLPath(trial, params, plan, own, executor, poll, TRYOUT_TOL)
+        return path.scores(weight_of_loss(params.C, trial.problem.data.n_features))
 
-    def goes_on(self, n_held: int, best_of_all: float) -> bool:
-        """Whether another strength is worth trying, and if so, which: it is at `place` then."""
-        if not self.errors:
-            return True
-        best = min(self.errors.values())
-        if best > judged_by(best_of_all, n_held, BEATEN):
-            return False
-        enough = judged_by(best, n_held)
-        for end, following in ((max(self.errors), max(self.errors) + 1), (min(self.errors), min(self.errors) - 1)):
-            if 0 <= following < len(self.rival.strengths) and self.errors[end] <= enough:
-                self.place = following
-                return True
-        return False
 
-    def mistakes(self, fold: int) -> int:
-        """Rows of a fold that the machine of the next strength predicts wrongly."""
-        own, strength = Threads(), self.rival.strengths[self.place]
-        executor, params = ThreadExecutor(own, self.poll), self.rival.at(strength)
+def _wrong(F: Array, codes: Array) -> Array:
+    """1 for every row that is predicted wrongly, and 0 for the others."""
+    return (predicted(F) != codes).astype(np.float64)
 
-        def build(part: Dataset) -> Problem:
-            flops = TRYOUT_FLOPS / len(self.folds)
-            return build_problem(
-                part, params, self.plan, lambda event: None, executor, self.poll, own, tryout_flops=flops
-            )
 
-        def trial() -> Trial:
-            return make_trial(self.dataset, self.codes, self.folds[fold], build)
+def _in_the_race(wrong: Mapping[int, Array]) -> list[int]:
+    """Settings that are not clearly behind the best one on the same rows."""
+    best = min(wrong.values(), key=lambda one: float(one.mean()))
+    return [at for at, one in wrong.items() if doubted(one, best, -DOUBT) <= best.mean()]
 
-        if self.rival.learned:
-            with closing(trial()) as found:
-                return learned_mistakes(found)
-        if fold not in self._paths:
-            found = self._stack.enter_context(closing(trial()))
-            self._paths[fold] = MKLPath(found, params, self.plan, own, executor, self.poll, TRYOUT_TOL)
-        path = self._paths[fold]
-        return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
 
-    def tried(self, n_held: int) -> list[Tried]:
-        """The strengths that were tried, with their errors on so many rows."""
-        return [
-            Tried(**_setting(self.rival.at(self.rival.strengths[at])), error=error, judged=self.judged(at, n_held))
-            for at, error in sorted(self.errors.items())
-        ]
-
-    def judged(self, place: int, n_held: int) -> float:
-        """The error of a strength, with what speaks against it."""
-        doubt = DOUBT if self.rival.doubted else 0.0
-        on_fewer_rows = len(self.codes) > FEW_ROWS
-        return judged_by(self.errors[place], n_held, doubt + (place != self.rival.first and on_fewer_rows))
+def _is_learned(params: Params) -> bool:
+    return anchor_spec(params.anchors).learned
 
 
 def _setting(params: Params) -> dict[str, Any]:
@@ -226,16 +217,17 @@ def _setting(params: Params) -> dict[str, Any]:
     return {name: getattr(params, name) for name in _SETTLED} | named
 
 
-def judged_by(error: float, n_held: int, doubt: float = DOUBT) -> float:
-    """An error on so many rows, and some standard errors of it.
+def doubted(losses: Array, others: Array, doubt: float) -> float:
+    """The mean of losses, and some standard errors of their differences to others on the same rows.
 
-    >>> round(judged_by(0.1, 100), 3), judged_by(0.0, 100)
-    (0.115, 0.0)
+    >>> losses = np.array([0.0, 1.0, 0.0, 1.0])
+    >>> doubted(losses, losses, 2.0), doubted(losses, np.ones(4), 2.0)
+    (0.5, 1.0)
     """
-    return error + doubt * math.sqrt(error * (1.0 - error) / n_held)
+    return float(losses.mean() + doubt * (losses - others).std() / np.sqrt(len(losses)))
 
 
-def load_selection(path: Path, rivals: Sequence[Contender]) -> Selection | None:
+def load_selection(path: Path, rivals: Sequence[Params]) -> Selection | None:
     """The selection that a training has made before it was interrupted, if it came so far."""
     if not path.exists():
         return None

@@ -33,7 +33,7 @@ from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
-from mllkm_scale.plan.contenders import contenders, is_settled
+from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
@@ -118,6 +118,7 @@ class Training:
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
         self.objectives: list[Objective] = []  # certified by their last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
+        self.finish_asked_for = params.finish  # a selection may settle it
         self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
         self.learned: LearnedRecord | None = None
@@ -158,8 +159,8 @@ class Training:
         if resume and self.folder is not None:
             unbounded = contenders(replace(self.params, max_kernels=None), dataset.n_rows)
             self.selection = load_selection(self.folder.selection, unbounded)
-        if self.selection is None and is_settled(rivals):
-            self.params = rivals[0].at(rivals[0].strengths[0])
+        if self.selection is None and len(rivals) == 1:
+            self.params = rivals[0]
             return
         if self.selection is None:
             check(dataset)  # whole, so that rows are named by their numbers in it
@@ -167,7 +168,7 @@ class Training:
                 dataset, rivals, self.plan, self.threads, self.listener, self.poll, self.out_of_time
             )
         if self.selection is None:  # nothing to go by: the plainest contender
-            self.params = rivals[-1].at(rivals[-1].strengths[0])
+            self.params = rivals[-1]
             return
         self.begin_folder(dataset, resume)
         if self.folder is not None:
@@ -226,6 +227,9 @@ class Training:
         late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
         params = replace(self.params, finish="none") if late else self.params
         choice = choose(problem, trials, params, self.plan, self.threads, self.executor, self.poll)
+        if self.params.finish != self.finish_asked_for:
+            best = "the best of the settings on held-out rows"
+            choice = replace(choice, reason=f"weighed by MKL; {best}" if choice.mkl else best)
         if late:
             choice = replace(choice, reason="the time limit was over before MKL")
         self.listener(Notice(choice.reason))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mllkm_scale.kernels.anchors import AnchorSpec
-from mllkm_scale.learn.settings import dropout_share, learn_settings, learned_kernels
+from mllkm_scale.learn.settings import Tryout, dropout_share, learn_settings, learned_kernels
 
 ROWS, OUTPUTS = st.integers(4, 10**7), st.integers(1, 30)
 
@@ -23,7 +23,7 @@ def flops(settings, n_rows, n_features, n_outputs):
 @given(ROWS, st.integers(1, 2000), st.integers(1, 800), OUTPUTS, st.floats(1e3, 1e13))
 def test_a_tryout_has_kernels_for_the_multiply_adds_but_one_at_least(n_rows, n_kernels, n_features, n_outputs, most):
     settings = learn_settings(n_rows, n_kernels, "diagonal", 0, n_outputs)
-    found = settings.tryout(n_rows, n_features, n_outputs, most)
+    found = settings.cut(n_rows, n_features, n_outputs, Tryout(most))
     sizes = n_rows, n_features, n_outputs
     assert 1 <= found.n_kernels <= n_kernels
     if found.n_kernels > 1:
@@ -32,13 +32,20 @@ def test_a_tryout_has_kernels_for_the_multiply_adds_but_one_at_least(n_rows, n_k
         assert flops(replace(found, n_kernels=found.n_kernels + 1), *sizes) > most * (1 - 1e-12)
 
 
-@given(ROWS)
-def test_a_tryout_has_half_the_epochs_and_is_else_the_same(n_rows):
+@given(ROWS, st.floats(0.01, 1))
+def test_a_tryout_has_a_share_of_the_epochs_and_is_else_the_same(n_rows, share):
     settings = learn_settings(n_rows, 20, "full", 5, 3, 2.0)
-    found = settings.tryout(n_rows, 10, 3, 1e300)
-    assert abs(found.epochs - settings.epochs / 2) <= 0.5
+    found = settings.cut(n_rows, 10, 3, Tryout(1e300, share))
+    assert abs(found.epochs - share * settings.epochs) <= 0.5 or found.epochs == 1
     assert replace(found, epochs=settings.epochs) == settings
-    assert replace(settings, epochs=1).tryout(n_rows, 10, 3, 1e300).epochs == 1
+    assert replace(settings, epochs=1).cut(n_rows, 10, 3, Tryout(1e300, share)).epochs == 1
+
+
+@given(ROWS)
+def test_wide_bumps_begin_wider_than_all_others_and_are_else_the_same(n_rows):
+    usual, wide = (learn_settings(n_rows, 20, "diagonal", 0, wide=wide) for wide in (False, True))
+    assert max(usual.half_widths) < min(wide.half_widths)
+    assert replace(wide, half_widths=usual.half_widths) == usual
 
 
 @given(ROWS, st.floats(1e-3, 1e3), OUTPUTS)

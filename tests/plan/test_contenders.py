@@ -14,17 +14,16 @@ from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.contenders import (
-    CS,
-    CS_OF_MANY,
     FEW_ROWS,
     FOLD_ROWS,
     GRID_ROWS,
+    LEARNED_C,
     LEAST_ROWS,
     RIDGES,
-    RIDGES_OF_MANY,
-    Contender,
+    SAMPLES_C,
+    WIDE_C,
+    WIDE_RIDGE,
     contenders,
-    is_settled,
     may_be_learned,
     may_be_samples,
 )
@@ -34,20 +33,23 @@ EDGES = [1, TOO_FEW, LEAST_ROWS, FEW, FEW + 1, GRID, GRID + 1, SOME, MANY]
 ROWS = st.one_of(st.sampled_from(EDGES), st.integers(1, 10**7))
 
 
-def kinds(found: list[Contender]) -> list[tuple[object, ...]]:
-    """Anchors and metric of each, and gammas that are wide."""
-    return [
-        (rival.params.anchors, rival.params.metric, *(["wide"] if rival.params.gammas == "wide" else []))
+def is_learned(params: Params) -> bool:
+    return anchor_spec(params.anchors).learned
+
+
+def kinds(found: list[Params]) -> list[tuple[object, ...]]:
+    """Anchors and metric of each kind of candidates, and gammas that are wide."""
+    every = [
+        (rival.anchors, rival.metric, *(["wide"] if isinstance(rival.gammas, str) and rival.gammas == "wide" else []))
         for rival in found
     ]
+    return list(dict.fromkeys(every))
 
 
 @given(st.integers(1, TOO_FEW))
 def test_too_few_rows_to_hold_some_out_are_all_anchors(n_rows):
-    found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("all", None)]
-    assert is_settled(found)
-    assert (found[0].params.scaling, found[0].strengths) == ("standard", ("auto",))
+    [only] = contenders(resolve(), n_rows)
+    assert (only.anchors, only.metric, only.scaling, only.C) == ("all", None, "standard", "auto")
 
 
 @pytest.mark.parametrize(
@@ -58,55 +60,68 @@ def test_too_few_rows_to_hold_some_out_are_all_anchors(n_rows):
 @pytest.mark.parametrize("n_rows", [TOO_FEW, LEAST_ROWS, FEW, SOME, MANY])
 def test_what_learned_kernels_cannot_have_makes_all_samples_anchors(fixed, n_rows):
     params = resolve(**fixed)
-    found = contenders(params, n_rows)
-    assert kinds(found) == [("all", None)]
-    assert is_settled(found)
-    assert found[0].params.scaling == ("none" if "preset" in fixed else "standard")
-    assert found[0].at(found[0].strengths[0]).C == params.C
+    [only] = contenders(params, n_rows)
+    assert (only.anchors, only.metric) == ("all", None)
+    assert only.scaling == ("none" if "preset" in fixed else "standard")
+    assert only.C == params.C
 
 
 @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 700, FEW])
 def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
-    found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("learned", "diagonal"), ("all", None, "wide"), ("all", None)]
-    assert [rival.strengths for rival in found] == [RIDGES, CS, CS]
-    assert [rival.strengths[rival.first] for rival in found] == [0.1, 30.0, 30.0]
-    assert [rival.learned for rival in found] == [True, False, False]
-    assert [rival.doubted for rival in found] == [False, True, False]
-    assert [rival.params.scaling for rival in found] == ["auto", "standard", "standard"]
+    *as_learned, wide, weighed, wide_samples, samples = contenders(resolve(), n_rows)
+    assert [rival.ridge for rival in as_learned] == list(RIDGES)
+    assert (wide.ridge, wide.gammas) == (WIDE_RIDGE, "wide")
+    assert {rival.finish for rival in (*as_learned, wide)} == {"none"}
+    assert (weighed.ridge, weighed.C, weighed.finish) == (RIDGES[0], LEARNED_C, "mkl")
+    for rival in (*as_learned, wide, weighed):
+        assert (rival.anchors, rival.metric, rival.scaling) == ("learned", "diagonal", "auto")
+    assert (wide_samples.gammas, wide_samples.C) == ("wide", WIDE_C)
+    assert (samples.gammas, samples.C) == ("auto", SAMPLES_C)
+    for rival in (wide_samples, samples):
+        assert (rival.anchors, rival.metric, rival.scaling, rival.finish) == ("all", None, "standard", "auto")
 
 
 @pytest.mark.parametrize("n_rows", [FEW + 1, GRID])
 def test_with_more_rows_bumps_of_all_widths_compete_alone(n_rows):
     found = contenders(resolve(), n_rows)
     assert kinds(found) == [("learned", "diagonal"), ("all", None)]
-    assert [rival.strengths for rival in found] == [RIDGES_OF_MANY, CS_OF_MANY]
+    assert [rival.ridge for rival in found if is_learned(rival)] == list(RIDGES)
+    assert {rival.finish for rival in found} == {"auto"}
+    assert (found[-1].anchors, found[-1].C) == ("all", SAMPLES_C)
 
 
 @given(st.one_of(st.sampled_from([GRID + 1, SOME, MANY]), st.integers(GRID + 1, 10**8)))
 def test_with_many_rows_only_the_ridges_of_learned_kernels_compete(n_rows):
     found = contenders(resolve(), n_rows)
     assert kinds(found) == [("learned", "diagonal")]
-    assert [rival.strengths for rival in found] == [RIDGES_OF_MANY]
-    assert found[0].at(found[0].strengths[0]).ridge == RIDGE
+    assert [rival.ridge for rival in found] == list(RIDGES)
+    assert found[0].ridge == RIDGE == min(RIDGES)
+
+
+LEARNED, WIDE = ("learned", "diagonal"), ("learned", "diagonal", "wide")
+SAMPLES = [("all", None, "wide"), ("all", None)]
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"metric": "full"}, [("learned", "full"), ("all", None, "wide"), ("all", None)]),
-        ({"metric": 3}, [("learned", 3), ("all", None, "wide"), ("all", None)]),
-        ({"metric": None}, [("learned", None), ("all", None, "wide"), ("all", None)]),
-        ({"anchors": "learned:9"}, [("learned:9", "diagonal")]),
-        ({"anchors": "learned+all"}, [("learned+all", "diagonal")]),
+        ({"metric": "full"}, [("learned", "full"), ("learned", "full", "wide"), *SAMPLES]),
+        ({"metric": 3}, [("learned", 3), ("learned", 3, "wide"), *SAMPLES]),
+        ({"metric": None}, [("learned", None), ("learned", None, "wide"), *SAMPLES]),
+        ({"anchors": "learned:9"}, [("learned:9", "diagonal"), ("learned:9", "diagonal", "wide")]),
+        ({"anchors": "learned+all"}, [("learned+all", "diagonal"), ("learned+all", "diagonal", "wide")]),
+        ({"anchors": "learned", "gammas": "wide"}, [WIDE]),
+        ({"anchors": "learned", "gammas": [0.5]}, [LEARNED]),
         ({"anchors": "all"}, [("all", None)]),
         ({"anchors": "all", "gammas": "wide"}, [("all", None, "wide")]),
         ({"gammas": "wide"}, [("all", None, "wide")]),
         ({"anchors": 20}, [(20, None)]),
         ({"anchors": "kmeans:7"}, [("kmeans:7", None)]),
-        ({"max_kernels": 5}, [("learned", "diagonal")]),
-        ({"finish": "none"}, [("learned", "diagonal")]),
-        ({"finish": "mkl"}, [("learned", "diagonal")]),
+        ({"max_kernels": 5}, [LEARNED, WIDE]),
+        ({"finish": "none"}, [LEARNED, WIDE]),
+        ({"finish": "mkl"}, [LEARNED, WIDE]),
+        ({"C": 7.0}, [LEARNED, WIDE, *SAMPLES]),
+        ({"ridge": 7.0}, [LEARNED, *SAMPLES]),
     ],
     ids=str,
 )
@@ -117,37 +132,33 @@ def test_parameters_that_are_given_restrict_the_contenders(given, expected):
 def test_an_array_of_anchors_has_no_rivals():
     anchors = np.eye(4)
     [only] = contenders(resolve(anchors=anchors), 700)
-    assert only.params.anchors is anchors
-    assert not only.learned
+    assert only.anchors is anchors
 
 
 @pytest.mark.parametrize("n_rows", [LEAST_ROWS, FEW, SOME, MANY])
 def test_a_strength_that_is_given_is_the_only_one(n_rows):
     found = contenders(resolve(ridge=3.0, C=7.0), n_rows)
-    assert all(rival.strengths == ((3.0,) if rival.learned else (7.0,)) for rival in found)
-    settled = contenders(resolve(anchors="learned", metric="full", ridge=3.0), n_rows)
-    assert is_settled(settled)
-    assert settled[0].at(3.0) == settled[0].params
+    assert all((rival.ridge, rival.C, rival.finish) == (3.0, 7.0, "auto") for rival in found)
+    settled = resolve(anchors="learned", metric="full", ridge=3.0)
+    assert contenders(settled, n_rows) == [settled]
+
+
+@pytest.mark.parametrize("fixed", [{"C": 7.0}, {"finish": "mkl"}, {"finish": "none"}], ids=str)
+def test_how_to_finish_competes_only_where_it_is_open(fixed):
+    for rival in contenders(resolve(**fixed), 700):
+        assert {name: getattr(rival, name) for name in fixed} == fixed
+        assert rival.finish == fixed.get("finish", "auto")
 
 
 def test_the_scaling_that_is_given_is_that_of_all():
-    assert [rival.params.scaling for rival in contenders(resolve(scaling="minmax"), 700)] == ["minmax"] * 3
+    assert {rival.scaling for rival in contenders(resolve(scaling="minmax"), 700)} == {"minmax"}
 
 
 @pytest.mark.parametrize("n_rows", [1, TOO_FEW])
 def test_learned_kernels_that_were_asked_for_are_one_setting_where_rows_are_too_few(n_rows):
     for params in (resolve(anchors="learned"), resolve(finish="none")):
-        found = contenders(params, n_rows)
-        assert kinds(found) == [("learned", "diagonal")]
-        assert is_settled(found)
-        assert found[0].strengths == (RIDGE,)
-
-
-@pytest.mark.parametrize("n_rows", [LEAST_ROWS, MANY])
-def test_a_strength_is_the_ridge_of_a_descent_or_the_c_of_samples(n_rows):
-    for rival in contenders(resolve(), n_rows):
-        at = rival.at(2.5)
-        assert (at.ridge, at.C) == ((2.5, "auto") if rival.learned else ("auto", 2.5))
+        [only] = contenders(params, n_rows)
+        assert (only.anchors, only.metric, only.ridge) == ("learned", "diagonal", RIDGE)
 
 
 GIVEN = st.fixed_dictionaries(
@@ -168,34 +179,29 @@ GIVEN = st.fixed_dictionaries(
 
 
 @given(GIVEN, ROWS)
-def test_every_contender_can_work_and_leaves_only_its_strength_open(given, n_rows):
+def test_every_contender_can_work_and_leaves_nothing_open(given, n_rows):
     params = resolve(**given)
     found = contenders(params, n_rows)
     assert found
-    assert len({repr(kind) for kind in kinds(found)}) == len(found)
+    assert len({repr(rival) for rival in found}) == len(found)
     for rival in found:
-        assert rival.strengths
-        assert rival.params.metric != "auto"
-        assert rival.params.anchors != "auto"
-        assert rival.learned == anchor_spec(rival.params.anchors).learned
-        for strength in rival.strengths:
-            at = rival.at(strength)
-            assert at.check() is at
-            assert contenders(at, n_rows) == [Contender(at, (at.ridge if rival.learned else at.C,))]
-    assert any(rival.learned for rival in found) == may_be_learned(params, n_rows)
-    assert any(not rival.learned for rival in found) == may_be_samples(params, n_rows)
+        assert rival.check() is rival
+        assert (rival.metric == "auto", rival.anchors == "auto") == (False, False)
+        assert contenders(rival, n_rows) == [rival]
+    assert any(is_learned(rival) for rival in found) == may_be_learned(params, n_rows)
+    assert any(not is_learned(rival) for rival in found) == may_be_samples(params, n_rows)
 
 
 @given(GIVEN, ROWS)
 def test_what_is_given_is_kept_by_every_contender(given, n_rows):
     for rival in contenders(resolve(**given), n_rows):
         for name, value in given.items():
-            if value != "auto" and (name != "metric" or rival.learned):
-                assert all(getattr(rival.at(strength), name) == value for strength in rival.strengths)
+            if value != "auto" and (name != "metric" or is_learned(rival)):
+                assert getattr(rival, name) == value
 
 
 def test_more_rows_never_bring_more_settings_where_settings_compete():
-    counts = [sum(len(rival.strengths) for rival in contenders(Params(), n)) for n in (FEW, FEW + 1, GRID + 1)]
+    counts = [len(contenders(Params(), n)) for n in (FEW, FEW + 1, GRID + 1)]
     assert all(more > fewer for more, fewer in pairwise(counts))
 
 
@@ -207,4 +213,4 @@ def test_what_a_machine_as_learned_cannot_have_is_refused_or_gives_no_contender_
     except ParameterError:
         return
     for rival in contenders(params, n_rows):
-        rival.params.check()
+        rival.check()

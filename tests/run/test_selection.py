@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.base.events import Epoch, Notice, Phase, Round
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.plan.contenders import contenders
+from mllkm_scale.plan.contenders import FEW_ROWS, LEARNED_C, RIDGES, SAMPLES_C, contenders
+from mllkm_scale.run import selection as selection_module
 from mllkm_scale.run import training as training_module
-from mllkm_scale.run.selection import Selection, Tried, _Walk, judged_by, load_selection
+from mllkm_scale.run.folds import log_losses, predicted
+from mllkm_scale.run.selection import DOUBT, Selection, Tried, _in_the_race, doubted, load_selection
 
-SETTLED = ("anchors", "scaling", "metric", "ridge", "C")
+SETTLED = ("anchors", "scaling", "metric", "ridge", "C", "finish")
 QUICK = {"n_jobs": 1, "tol": 0.05}
 LEARNED, SAMPLES = "learned", "all"
 
@@ -38,18 +39,18 @@ def wine(real_data):
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """Let a strength of a contender err as a function of both says."""
+    """Let a setting err on as many rows of a fold as a function says; `asked` are settings and folds in turn."""
 
     def arrange(error):
         asked = []
 
-        def mistakes(walk, fold):
-            at = walk.place
-            if fold == 0:
-                asked.append((walk.rival, at))
-            return error(walk.rival, at) * len(walk.folds[fold].held)
+        def scores(dataset, codes, params, fold, *others):
+            asked.append((params, fold))
+            truth = codes[fold.held]
+            said = np.where(np.arange(len(truth)) < round(error(params) * len(truth)), truth + 1, truth)
+            return np.eye(codes.max() + 1)[said % (codes.max() + 1)]
 
-        monkeypatch.setattr(_Walk, "mistakes", mistakes)
+        monkeypatch.setattr(selection_module, "_scores", scores)
         return asked
 
     return arrange
@@ -57,51 +58,62 @@ def made_up(monkeypatch):
 
 @pytest.fixture
 def winner(made_up):
-    """Let learned kernels win, or all samples with bumps of all widths: others err more, and so do other strengths."""
+    """Let learned kernels with the least ridge win, or all samples with bumps of all widths: all others err more."""
 
     def arrange(kind):
-        def error(rival, at):
-            wins = rival.learned == (kind == LEARNED) and not rival.doubted
-            return (0.1 if wins else 0.4) + 0.01 * abs(at - rival.first)
-
-        return made_up(error)
+        best = {LEARNED: (LEARNED, "auto", RIDGES[0], "none"), SAMPLES: (SAMPLES, "auto", "auto", "auto")}[kind]
+        return made_up(lambda rival: 0.1 if named(rival) == best else 0.4)
 
     return arrange
+
+
+def named(rival):
+    return rival.anchors, rival.gammas, rival.ridge, rival.finish
 
 
 def recorded(run):
     return json.loads((run / "run.json").read_text())
 
 
-@given(st.floats(0, 1), st.integers(1, 10**6))
-def test_a_kind_that_is_doubted_is_judged_half_a_standard_error_worse(error, n_held):
-    assert judged_by(error, n_held) == pytest.approx(error + 0.5 * np.sqrt(error * (1 - error) / n_held))
+LOSSES = arrays(np.float64, 12, elements=st.floats(0, 10))
 
 
-def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
+@given(LOSSES, LOSSES, st.floats(0, 3))
+def test_doubt_is_in_standard_errors_of_the_differences_on_the_same_rows(losses, others, doubt):
+    expected = losses.mean() + doubt * np.std(losses - others) / np.sqrt(12)
+    assert doubted(losses, others, doubt) == pytest.approx(expected)
+    assert doubted(losses, losses, doubt) == losses.mean()
+    assert doubted(losses, losses + 1.0, doubt) == pytest.approx(losses.mean())
+
+
+def test_settings_that_differ_on_few_rows_are_told_apart_by_these():
+    """Of 100 rows 40 are wrong in both: eight more are clearly more, though an error of 40 % has one of 5 %."""
+    best = np.repeat([1.0, 0.0], [40, 60])
+    some, clearly = np.repeat([1.0, 0.0], [43, 57]), np.repeat([1.0, 0.0], [48, 52])
+    assert _in_the_race({0: best, 1: some, 2: clearly}) == [0, 1]
+
+
+@given(st.dictionaries(st.integers(0, 9), LOSSES, min_size=1))
+def test_the_best_is_always_in_the_race(wrong):
+    assert min(wrong, key=lambda at: wrong[at].mean()) in _in_the_race(wrong)
+
+
+def test_all_settings_are_tried_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
     told = []
     result = train(wine, run_dir=tmp_path / "run", listener=told.append, **QUICK)
     found = recorded(tmp_path / "run")["selection"]
     assert json.loads((tmp_path / "run" / "selection.json").read_text()) == found
     rivals = contenders(resolve(**QUICK), wine.n_rows)
-    taken = found["tried"][found["taken"]]
-    assert taken["judged"] == min(one["judged"] for one in found["tried"])
-    assert taken["error"] == min(one["error"] for one in found["tried"] if one["judged"] == taken["judged"])
-    expected = []
-    for rival in rivals:
-        path = [one for one in found["tried"] if (one["anchors"], one["gammas"]) == kind_of(rival)]
-        errors = [one["error"] for one in path]
-        assert [one["judged"] for one in path] == [judged_by(e, wine.n_rows) if rival.doubted else e for e in errors]
-        strengths = [one["ridge"] if rival.learned else one["C"] for one in path]
-        places = [rival.strengths.index(strength) for strength in strengths]
-        assert rival.first in places
-        assert places == list(range(places[0], places[0] + len(places)))
-        expected += [rival.at(strength) for strength in strengths]
     assert [[one[name] for name in SETTLED] for one in found["tried"]] == [
-        [getattr(params, name) for name in SETTLED] for params in expected
+        [getattr(rival, name) for name in SETTLED] for rival in rivals
     ]
-    held = wine.n_rows * np.array([one["error"] for one in found["tried"]])
-    np.testing.assert_allclose(held, held.round(), atol=1e-9)
+    assert [one["gammas"] == "wide" for one in found["tried"]] == [rival.gammas == "wide" for rival in rivals]
+    taken, whole = found["tried"][found["taken"]], [one for one in found["tried"] if one["rows"] == wine.n_rows]
+    assert taken["rows"] == wine.n_rows
+    assert taken["judged"] == min(one["judged"] for one in whole)
+    assert all(one["judged"] == one["error"] for one in found["tried"])
+    mistakes = np.array([one["rows"] * one["error"] for one in found["tried"]])
+    np.testing.assert_allclose(mistakes, mistakes.round(), atol=1e-9)
     assert taken["error"] < 0.2
     params = result.model.certificate.params
     assert [params[name] for name in SETTLED[:4]] == [taken[name] for name in SETTLED[:4]]
@@ -111,94 +123,86 @@ def test_settings_are_tried_until_they_get_worse_and_the_one_that_is_judged_best
     assert any("error on held-out rows" in event.text for event in told if isinstance(event, Notice))
 
 
-def kind_of(rival):
-    return rival.params.anchors, "wide" if rival.params.gammas == "wide" else None
-
-
-RIVALS = contenders(resolve(), 700)
-
-
-@dataclass(frozen=True)
-class Room:
-    """Stands for the plan."""
-
-    inner_bytes: int = 0
-
-
-def walk_of(rival, errors):
-    """A contender with these errors so far, by places on its path."""
-    walk = _Walk(rival, None, None, [], Room(), lambda: None)
-    walk.errors = dict(errors)
-    return walk
-
-
-@st.composite
-def walks(draw):
-    """A contender with the errors of some neighbouring strengths, the first one among them."""
-    rival = draw(st.sampled_from(RIVALS))
-    low, high = draw(st.integers(0, rival.first)), draw(st.integers(rival.first, len(rival.strengths) - 1))
-    return rival, {place: draw(st.floats(0, 1)) for place in range(low, high + 1)}
-
-
-@given(walks(), st.integers(1, 10**6))
-def test_a_walk_goes_to_a_neighbour_of_a_strength_that_is_not_clearly_worse(walk, n_held):
-    rival, errors = walk
-    found = walk_of(rival, errors)
-    enough = judged_by(min(errors.values()), n_held)
-    open_ends = [
-        end + step
-        for end, step in ((max(errors), 1), (min(errors), -1))
-        if 0 <= end + step < len(rival.strengths) and errors[end] <= enough
-    ]
-    assert found.goes_on(n_held, 1.0) == bool(open_ends)
-    assert not open_ends or found.place == open_ends[0]
-
-
-def test_a_walk_begins_with_the_first_strength():
-    for rival in RIVALS:
-        walk = walk_of(rival, {})
-        assert walk.goes_on(100, 0.0)
-        assert walk.place == rival.first
-
-
-@pytest.mark.parametrize(
-    ("errors", "expected"),
-    [([0.5], True), ([0.2, 0.219], True), ([0.2, 0.221], False), ([0.0, 0.001], False), ([0.3, 0.2], True)],
-)
-def test_a_walk_ends_by_half_a_standard_error(errors, expected):
-    """With 100 rows and an error of 0.2 the standard error is 0.04."""
-    assert walk_of(RIVALS[0], enumerate(errors)).goes_on(100, 1.0) == expected
-
-
-@pytest.mark.parametrize(("best_of_all", "expected"), [(0.13, True), (0.1, False)])
-def test_a_walk_that_is_two_standard_errors_behind_another_one_ends(best_of_all, expected):
-    """With 100 rows and an error of 0.1 the standard error is 0.03."""
-    assert walk_of(RIVALS[0], {0: 0.19}).goes_on(100, best_of_all) == expected
-
-
-def test_contenders_go_on_one_wave_after_the_other_until_they_get_worse(wine, tmp_path, made_up):
-    errors = {
-        ("learned", None): {0: 0.2, 1: 0.4},
-        ("all", "wide"): {1: 0.9},
-        ("all", None): {1: 0.25, 2: 0.15, 3: 0.3},
-    }
-    asked = made_up(lambda rival, at: errors[kind_of(rival)][at])
+def test_settings_that_are_clearly_behind_on_the_first_fold_are_not_tested_on_the_others(wine, tmp_path, made_up):
+    asked = made_up(lambda rival: 0.7 if rival.anchors == SAMPLES else 0.1)
     train(wine, run_dir=tmp_path / "run", **QUICK)
-    learned, wide, usual = errors
-    waves = [[(learned, 0), (wide, 1), (usual, 1)], [(learned, 1), (usual, 2)], [(usual, 3)]]
-    assert [(kind_of(rival), at) for rival, at in asked] == list(chain(*waves))
-    found = recorded(tmp_path / "run")["selection"]
-    expected = [path[place] for path in errors.values() for place in sorted(path)]
-    np.testing.assert_allclose([one["error"] for one in found["tried"]], expected, atol=1e-12)
-    assert found["tried"][found["taken"]]["C"] == 3.0
+    rivals = contenders(resolve(**QUICK), wine.n_rows)
+    assert Counter(named(rival) for rival, _ in asked) == {
+        named(rival): 1 if rival.anchors == SAMPLES else 3 for rival in rivals
+    }
+    first = len(asked[0][1].held)
+    for one in recorded(tmp_path / "run")["selection"]["tried"]:
+        assert one["rows"] == (first if one["anchors"] == SAMPLES else wine.n_rows)
 
 
-def test_wide_bumps_that_win_are_those_of_the_model(wine, tmp_path, made_up):
-    made_up(lambda rival, at: 0.1 if kind_of(rival)[1] == "wide" else 0.5)
+def test_of_settings_that_err_equally_the_first_is_taken(wine, tmp_path, made_up):
+    made_up(lambda rival: 0.2)
+    train(wine, run_dir=tmp_path / "run", **QUICK)
+    assert recorded(tmp_path / "run")["selection"]["taken"] == 0
+
+
+@pytest.mark.parametrize("anchors", [LEARNED, SAMPLES])
+def test_wide_bumps_that_win_are_those_of_the_model(wine, tmp_path, made_up, anchors):
+    made_up(lambda rival: 0.1 if (rival.anchors, rival.gammas) == (anchors, "wide") else 0.5)
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     assert recorded(tmp_path / "run")["parameters"]["gammas"] == "wide"
-    usual = train(wine, anchors=SAMPLES, **QUICK).model
-    assert result.model.certificate.n_open < usual.certificate.n_open
+    usual = train(wine, **QUICK | {"anchors": anchors, "metric": "diagonal", "ridge": 8.0, "finish": "none"}).model
+    if anchors == LEARNED:
+        assert np.median(result.model.gammas) < np.median(usual.gammas)
+    else:
+        usual = train(wine, anchors=SAMPLES, **QUICK).model
+        assert result.model.certificate.n_open < usual.certificate.n_open
+
+
+@pytest.mark.parametrize("finish", ["none", "mkl"])
+def test_how_to_finish_is_settled_by_what_wins(wine, tmp_path, made_up, finish):
+    made_up(lambda rival: 0.1 if named(rival) == (LEARNED, "auto", RIDGES[0], finish) else 0.5)
+    result = train(wine, run_dir=tmp_path / "run", **QUICK)
+    run = recorded(tmp_path / "run")
+    assert (run["parameters"]["finish"], run["choice"]["mkl"]) == (finish, finish == "mkl")
+    assert "the best of the settings on held-out rows" in run["choice"]["reason"]
+    assert run["choice"]["Cs"] == []  # nothing is held out once more
+    assert finish == "none" or run["choice"]["C"] == LEARNED_C
+    assert result.status == ("learned" if finish == "none" else "converged")
+
+
+def many_rows(n_rows=FEW_ROWS + 100):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n_rows, 3))
+    return Dataset.from_arrays(X, (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0).astype(int))
+
+
+def test_with_more_rows_settings_are_judged_by_log_losses_with_doubt(tmp_path, monkeypatch):
+    dataset, rng, seen = many_rows(), np.random.default_rng(0), {}
+
+    def scores(dataset, codes, params, fold, *others):
+        truth = 2.0 * codes[fold.held][:, None] - 1.0
+        strength = {0: 1.0, 1: 1.02, 2: 2.0, 3: 0.5}[len(seen)]
+        seen[len(seen)] = strength * truth + rng.normal(size=truth.shape), codes[fold.held]
+        return seen[len(seen) - 1][0]
+
+    monkeypatch.setattr(selection_module, "_scores", scores)
+    train(dataset, run_dir=tmp_path / "run", max_rounds=1, **QUICK)
+    found, losses = recorded(tmp_path / "run")["selection"], [log_losses(*one) for one in seen.values()]
+    assert len(found["tried"]) == len(losses) == 4
+    for one, (F, codes), own in zip(found["tried"], seen.values(), losses, strict=True):
+        assert one["error"] == np.mean(predicted(F) != codes)
+        assert one["judged"] == doubted(own, losses[0], DOUBT)
+    assert found["taken"] == 2
+
+
+def test_more_rows_keep_to_the_first_setting_unless_another_one_is_clearly_better(tmp_path, monkeypatch):
+    noise = np.random.default_rng(0).normal(size=(10**4, 4))
+
+    def scores(dataset, codes, params, fold, *others):
+        truth = 2.0 * codes[fold.held][:, None] - 1.0
+        first = params.ridge == RIDGES[0]
+        place = [rival.ridge for rival in contenders(resolve(**QUICK), FEW_ROWS + 1)].index(params.ridge)
+        return (1.0 if first else 1.01) * truth + noise[: len(truth), [place]]
+
+    monkeypatch.setattr(selection_module, "_scores", scores)
+    train(many_rows(), run_dir=tmp_path / "run", max_rounds=1, **QUICK)
+    assert recorded(tmp_path / "run")["selection"]["taken"] == 0
 
 
 @pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
@@ -207,22 +211,13 @@ def test_the_model_is_that_of_the_setting_that_wins(wine, tmp_path, winner, kind
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     params = recorded(tmp_path / "run")["parameters"]
     assert (params["anchors"], params["metric"]) == (kind, "diagonal" if kind == LEARNED else None)
-    assert (params["ridge"], params["C"]) == ((0.1, "auto") if kind == LEARNED else ("auto", 30.0))
+    assert (params["ridge"], params["C"]) == ((RIDGES[0], "auto") if kind == LEARNED else ("auto", SAMPLES_C))
     for name in SETTLED[:4]:
         assert result.model.certificate.params[name] == params[name]
     result.model.save(tmp_path / "auto.mllkm")
     given = {name: params[name] for name in SETTLED}
     train(wine, **QUICK | given).model.save(tmp_path / "given.mllkm")
     assert (tmp_path / "auto.mllkm").read_bytes() == (tmp_path / "given.mllkm").read_bytes()
-
-
-@pytest.mark.parametrize(("error", "taken"), [(0.19, None), (0.1, "wide")])
-def test_wide_bumps_must_be_clearly_better(wine, tmp_path, made_up, error, taken):
-    """With 89 rows and errors of 0.2 half a standard error is 0.021."""
-    made_up(lambda rival, at: error if rival.doubted else 0.2)
-    train(wine, run_dir=tmp_path / "run", **QUICK)
-    found = recorded(tmp_path / "run")["selection"]
-    assert found["tried"][found["taken"]]["gammas"] == taken
 
 
 @pytest.mark.parametrize(
@@ -334,9 +329,9 @@ def selected(wine, tmp_path, winner):
         lambda text: "[]",
         lambda text: "null",
         lambda text: "{}",
-        lambda text: text.replace('"taken": 3', '"taken": 9'),
-        lambda text: text.replace('"taken": 3', '"taken": -1'),
-        lambda text: text.replace('"taken": 3', '"taken": "6"'),
+        lambda text: text.replace('"taken": 6', '"taken": 9'),
+        lambda text: text.replace('"taken": 6', '"taken": -1'),
+        lambda text: text.replace('"taken": 6', '"taken": "6"'),
         lambda text: text.replace('"judged"', '"felt"'),
         lambda text: text.replace('"C": 30.0', '"C": 2.0'),
         lambda text: json.dumps({"tried": [], "taken": 0}),
@@ -370,8 +365,8 @@ def test_a_selection_for_other_parameters_is_named(wine, selected, other):
 def test_a_selection_is_the_same_after_json(tmp_path):
     rivals = contenders(resolve(anchors="learned:4", metric=2), 700)
     tried = tuple(
-        Tried("learned:4", "auto", 2, strength, "auto", error=0.1 + 0.1 * at, judged=0.2)
-        for at, strength in enumerate(rivals[0].strengths)
+        Tried("learned:4", "auto", 2, rival.ridge, "auto", 0.1 + 0.1 * at, 0.2, finish="none", rows=700)
+        for at, rival in enumerate(rivals[:3])
     )
     found = Selection(tried, 1)
     assert Selection.from_dict(json.loads(json.dumps(found.as_dict())), rivals) == found
@@ -380,16 +375,22 @@ def test_a_selection_is_the_same_after_json(tmp_path):
     assert load_selection(tmp_path / "absent.json", rivals) is None
 
 
-@pytest.mark.parametrize("kind", [LEARNED, SAMPLES])
-def test_a_time_limit_that_is_over_ends_the_competition_after_the_first_wave(wine, tmp_path, winner, kind):
-    asked = winner(kind)
+def test_after_the_time_limit_only_the_first_setting_is_tried(wine, tmp_path, made_up):
+    asked = made_up(lambda rival: 0.2)
     result = train(wine, run_dir=tmp_path / "run", time_limit=1e-9, **QUICK)
-    rivals = contenders(resolve(**QUICK), wine.n_rows)
-    assert [(kind_of(rival), at) for rival, at in asked] == [(kind_of(rival), rival.first) for rival in rivals]
-    found = recorded(tmp_path / "run")["selection"]
-    assert [(one["anchors"], one["gammas"]) for one in found["tried"]] == [kind_of(rival) for rival in rivals]
-    assert found["tried"][found["taken"]]["anchors"] == kind
-    assert result.status == ("learned" if kind == LEARNED else "time_limit")
+    first = contenders(resolve(**QUICK), wine.n_rows)[0]
+    assert {named(rival) for rival, _ in asked} == {named(first)}
+    [one] = recorded(tmp_path / "run")["selection"]["tried"]
+    assert (one["anchors"], one["ridge"], one["rows"]) == (LEARNED, RIDGES[0], wine.n_rows)
+    assert result.status == "learned"
+
+
+def test_a_machine_that_is_too_dear_to_be_weighed_takes_no_part(wine, tmp_path, monkeypatch):
+    monkeypatch.setattr(selection_module, "DEAR_FLOPS", 0.0)
+    train(wine, run_dir=tmp_path / "run", **QUICK)
+    found = recorded(tmp_path / "run")["selection"]["tried"]
+    assert len(found) == len(contenders(resolve(**QUICK), wine.n_rows)) - 1
+    assert "mkl" not in {one["finish"] for one in found}
 
 
 @pytest.mark.parametrize("classes", [60, 59], ids=["single rows", "a pair"])
@@ -433,8 +434,8 @@ def test_threads_change_no_bit(wine, tmp_path, monkeypatch):
 def test_all_models_of_a_path_have_the_setting_that_wins(wine, winner, kind):
     asked = winner(kind)
     path = train_path(wine, 0.3, Cs=[0.5, 2.0], **QUICK)
-    assert {rival.first for rival, _ in asked} <= {at for _, at in asked}
-    assert len(set(asked)) == len(asked)
+    every = [(named(rival), tuple(fold.held)) for rival, fold in asked]
+    assert len(set(every)) == len(every)
     assert [model.certificate.params["anchors"] for model in path.models] == [kind, kind]
     assert [model.certificate.params["C"] for model in path.models] == [0.5, 2.0]
 
