@@ -63,7 +63,7 @@ class InnerMKL:
 
     def __call__(self, sets: WorkingSets, tol: float) -> Solution:
         """The solution to the relative gap `tol`, in the form that is chosen for these sizes."""
-        choice = self.choose(self.sizes(sets))
+        choice = self.choose(self.sizes(sets, tol))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         solve = self.interior_point if choice.form in ("dense", "lean") else self.alternate
         if choice.bytes < _LITTLE * self.available_bytes:
@@ -82,11 +82,11 @@ class InnerMKL:
     def choose(self, sizes: InnerSizes) -> Choice:
         return choose_form(sizes, self.available_bytes, self.disk_bytes)
 
-    def sizes(self, sets: WorkingSets) -> InnerSizes:
+    def sizes(self, sets: WorkingSets, tol: float = 1.0) -> InnerSizes:
         kernels, working = sets.kernels, [len(r) for r in sets.rows]
         itemsize = self.data.rows(np.empty(0, np.int64)).itemsize
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize)
+        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize, tol)
 
     def record(self) -> dict[str, Any]:
         """How often each form was used, and what the tile stores did in all."""
@@ -100,10 +100,11 @@ class InnerMKL:
         self, choice: Choice, sets: WorkingSets, tol: float, held: HeldSamples | None = None
     ) -> Solution:
         """Weights and duals together, in the dense or the lean form; other samples may be held."""
-        near = sets.weights, np.concatenate(sets.duals)
-        with self.threads.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as threads:
+        near, sizes = (sets.weights, np.concatenate(sets.duals)), self.sizes(sets, tol)
+        with self.threads.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as threads:
             blocks = threads.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
-            problem = RestrictedProblem(blocks, sets.C, threads, lean=choice.form == "lean", held=held)
+            lean, by_columns = choice.form == "lean", sizes.by_columns
+            problem = RestrictedProblem(blocks, sets.C, threads, lean=lean, by_columns=by_columns, held=held)
             return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
 
     def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:
@@ -132,12 +133,12 @@ class InnerMKL:
                 used = np.flatnonzero(duals)
                 return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
-            whole = interior_form(self.sizes(sets), self.available_bytes)
-            left = interior_flops(self.sizes(sets)) if whole is not None else np.inf
+            whole = interior_form(self.sizes(sets, tol), self.available_bytes)
+            left = interior_flops(self.sizes(sets, tol)) if whole is not None else np.inf
 
             def go_on(free: list[Array]) -> bool:
                 nonlocal left
-                left -= interior_flops(self.sizes(sets.only(free, sets.weights, sets.duals)))
+                left -= interior_flops(self.sizes(sets.only(free, sets.weights, sets.duals), tol))
                 return left >= 0
 
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
@@ -163,7 +164,7 @@ class InnerMKL:
         for mask in free:
             mask[:1] |= not mask.any()
         few = sets.only(free, weights, duals)
-        choice = interior_form(self.sizes(few), self.available_bytes)
+        choice = interior_form(self.sizes(few, tol), self.available_bytes)
         if choice is None:
             return None
 
