@@ -1,13 +1,14 @@
 """How the convex training arrives: rounds and seconds where bumps are narrow and C is large; all samples are anchors.
 
-    python jobs/bench/solve.py [--problems banana covtype letter mnist mnist100] [--beside TREE]
-                               [--tol TOL] [--seconds 300]
+    python jobs/bench/solve.py [--problems banana covtype letter mnist mnist100 learned] [--beside TREE]
+                               [--tol TOL] [--seconds 300] [--rows N]
 
 banana      4,000 rows, C = 10, half-widths of the bumps from 0.05 to 3 median distances, to a gap of 5 %
 covtype     4,000 rows of Covertype, C = 10, half-widths from 0.15 to 3, to 5 %
 letter      16,000 rows, 26 classes, C = 10, to 5 %
 mnist       60,000 rows, 50 components, four gammas, to 2 %
 mnist100    the same with at most 100 kernels
+learned     50,000 rows of Covertype, the candidates are 200 kernels that were learned, to 5 %
 
 Every training has a process of its own, and with --beside another one, right after it, of the package in the folder
 TREE (a worktree of an earlier commit, say), so that the two compare. Writes results/solve.json, with every round, and
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--beside", type=Path, metavar="TREE", help="folder of another version of the package")
     parser.add_argument("--tol", type=float, help="another gap than that of the problem")
+    parser.add_argument("--rows", type=int, help="the first so many training rows alone")
     parser.add_argument("--seconds", type=float, default=300.0, help="after which a training ends with what it has")
     arguments = parser.parse_args()
     trees = {"this": ROOT} | ({} if arguments.beside is None else {"beside": arguments.beside.resolve()})
@@ -46,6 +48,7 @@ def main() -> None:
     found = json.loads(known.read_text())["problems"] if known.exists() else {}
     for name in arguments.problems:
         samples, params = PROBLEMS[name]()
+        samples = (samples[0][: arguments.rows], samples[1][: arguments.rows], *samples[2:])
         params["time_limit"] = arguments.seconds
         if arguments.tol is not None:
             params["tol"] = arguments.tol
@@ -126,8 +129,23 @@ def mnist100() -> tuple[Samples, dict[str, Any]]:
     return samples, params | {"max_kernels": 100}
 
 
+def learned() -> tuple[Samples, dict[str, Any]]:
+    data = load("covtype")
+    rows = np.random.default_rng(0).permutation(len(data["y"]))[:70_000]
+    X, y = data["X"][rows].astype(np.float64), (data["y"][rows] == 2).astype(np.int32)
+    params = {"anchors": "learned:200", "metric": "diagonal", "scaling": "standard", "finish": "mkl", "C": 10.0}
+    return (X[:50_000], y[:50_000], X[50_000:], y[50_000:]), PLAIN | params | {"tol": 0.05}
+
+
 PLAIN = {"anchors": "all", "scaling": "none", "random_state": 0}
-PROBLEMS = {"banana": banana, "covtype": covtype, "letter": letter, "mnist": mnist, "mnist100": mnist100}
+PROBLEMS = {
+    "banana": banana,
+    "covtype": covtype,
+    "letter": letter,
+    "mnist": mnist,
+    "mnist100": mnist100,
+    "learned": learned,
+}
 
 if __name__ == "__main__":
     main()

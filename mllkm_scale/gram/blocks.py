@@ -7,6 +7,7 @@ With the signs y, and phi_m the map of the active kernel m, the weight solvers a
     responses(V)        y_i sum_m <phi_m(x_i), v_m>, for all i
     columns(V)          y_i <phi_m(x_i), v_m>, for all i and m
     gram(beta)          Q(beta) = y y' o sum_m beta_m K_m, or panels of it
+    features(beta)      y_i sqrt(beta_m) phi_m(x_i), for all i and the m with a weight: F with F F' = Q(beta)
 
 so that Q(beta) a = responses(beta v(a)), at the cost of the features of the kernels, without a Gram matrix.
 """
@@ -34,6 +35,7 @@ class Block(ABC):
 
     signs: Array
     n_kernels: int
+    width: int  # columns of a kernel among the features; 0 if it has none
 
     @abstractmethod
     def vectors(self, duals: Array, rows: slice = ALL) -> Array: ...
@@ -49,6 +51,9 @@ class Block(ABC):
 
     @abstractmethod
     def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels: ...
+
+    def features(self, weights: Array, rows: slice = ALL) -> Array:
+        raise NotImplementedError(f"{type(self).__name__} has no explicit features")
 
     def gram(self, weights: Array) -> Array:
         return self.panels(weights)(ALL, ALL)
@@ -70,7 +75,7 @@ class GlobalBlock(Block):
     """
 
     def __init__(self, kernels: GlobalKernels, X: Array, signs: Array, dtype: DTypeLike = float) -> None:
-        self.signs, self.n_kernels = signs, len(kernels)
+        self.signs, self.n_kernels, self.width = signs, len(kernels), X.shape[1] + 1
         self._X, self._anchors, self._bias = X, kernels.anchors, kernels.local_bias
         self._half = 0.5 * (np.einsum("ij,ij->i", kernels.anchors, kernels.anchors) + kernels.local_bias)
         self._H = np.empty((len(X), len(kernels)), dtype)
@@ -114,6 +119,16 @@ class GlobalBlock(Block):
         """Bumps and rows in double precision."""
         return self._H[rows].astype(np.float64, copy=False), self._X[rows].astype(np.float64, copy=False)
 
+    def features(self, weights: Array, rows: slice = ALL) -> Array:
+        used = weights > 0
+        H, X = self._samples(rows)
+        H = H[:, used] * np.sqrt(weights[used]) * self.signs[rows, None]
+        F = np.empty((*H.shape, self.width))
+        np.subtract(X[:, None, :], self._anchors[used], out=F[:, :, :-1])
+        F[:, :, -1] = np.sqrt(self._bias)
+        F *= H[:, :, None]
+        return F.reshape(len(X), -1)
+
     def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
         used = weights > 0
         X, signs = self._X.astype(dtype, copy=False), self.signs.astype(dtype)
@@ -139,7 +154,7 @@ class FeatureBlock(Block):
     """Kernels given by explicit features (n, s, p): the component-wise families."""
 
     def __init__(self, features: Array, signs: Array) -> None:
-        self.signs, self.n_kernels = signs, int(features.shape[1])
+        self.signs, (self.n_kernels, self.width) = signs, features.shape[1:]
         self._features = features * signs[:, None, None]
 
     def vectors(self, duals: Array, rows: slice = ALL) -> Array:
@@ -154,10 +169,13 @@ class FeatureBlock(Block):
     def columns(self, V: Array, rows: slice = ALL, dtype: DTypeLike = float) -> Array:
         return np.einsum("isp,sp->is", self._features[rows], V).astype(dtype, copy=False)
 
-    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
+    def features(self, weights: Array, rows: slice = ALL) -> Array:
         used = weights > 0
-        features = (self._features[:, used] * np.sqrt(weights[used])[:, None]).astype(dtype, copy=False)
-        features = features.reshape(len(features), -1)
+        features = self._features[rows, used] * np.sqrt(weights[used])[:, None]
+        return np.asarray(features.reshape(len(features), -1))
+
+    def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels:
+        features = self.features(weights).astype(dtype, copy=False)
         return lambda columns, rows: np.asarray(features[rows] @ features[columns].T)
 
 
@@ -168,7 +186,7 @@ class MatrixBlock(Block):
     """
 
     def __init__(self, grams: Sequence[Array], signs: Array) -> None:
-        self.signs, self.n_kernels = signs, len(grams)
+        self.signs, self.n_kernels, self.width = signs, len(grams), 0
         self._grams = [K * np.outer(signs, signs) for K in grams]
 
     def vectors(self, duals: Array, rows: slice = ALL) -> Array:

@@ -2,6 +2,7 @@
 
 dense      interior point: the factor, the bumps and the rows of every class in memory
 lean       the same with bumps in single precision, and rows as they are stored
+           both factor the smaller side of the features, samples or columns (F17)
 features   SVMs by SDCA on explicit features, class by class, and the interior point on the free samples
 tiles      likewise on tiles of the combined Gram
 """
@@ -13,14 +14,17 @@ from dataclasses import dataclass
 
 from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
-from mllkm_scale.mkl.newton_system import PANEL
+from mllkm_scale.mkl.factors import PANEL
 from mllkm_scale.mkl.restricted import ROWS
 
 __all__ = [
+    "COLUMN_TOL",
+    "START_EPOCHS",
     "THREADS",
     "Choice",
     "InnerSizes",
     "choose_form",
+    "column_flops",
     "dense_bytes",
     "feature_bytes",
     "inner_flops",
@@ -28,6 +32,8 @@ __all__ = [
     "interior_form",
     "kept_bytes",
     "lean_bytes",
+    "sample_flops",
+    "starts_by_svms",
     "threads_that_fit",
     "tile_bytes",
 ]
@@ -35,10 +41,15 @@ __all__ = [
 _F = 8  # the inner problem is solved in double precision
 _QUICK = 3e11  # multiply-adds of the interior point up to which no samples are held to save some: seconds
 _VECTORS = 8  # sets of vectors of every class: of the point, its direction, and products in the making
+_DOUBLE = 2.0  # multiply-adds in single precision that take the time of one in double precision
 _STEPS = 10  # of the interior point, as seen
 _EPOCHS = 20  # of SDCA for one set of weights
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
+START_EPOCHS = 10
+"""Epochs of SDCA before the interior point."""
+COLUMN_TOL = 1e-5
+"""Gaps down to this one are reached by factors of columns: Woodbury's formula loses the digits beyond it."""
 THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
 
 
@@ -46,7 +57,7 @@ THREADS = 2  # tasks in flight that are counted: were it their real number, the 
 class InnerSizes:
     """Sizes of the restricted problem: working samples of each class, active kernels, features.
 
-    `itemsize` is the bytes of a number of a sample.
+    `itemsize` is the bytes of a number of a sample, and `tol` the gap that is asked for.
     """
 
     working: Sequence[int]
@@ -54,6 +65,17 @@ class InnerSizes:
     features: int
     componentwise: bool
     itemsize: int = 8
+    tol: float = 1.0
+
+    @property
+    def columns(self) -> int:
+        """Columns of the explicit features of all kernels."""
+        return self.kernels * (self.features + 1)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether factors of the columns are cheaper than those of the samples, and exact enough (F17)."""
+        return self.tol >= COLUMN_TOL and column_flops(self) < sample_flops(self)
 
     @property
     def largest(self) -> int:
@@ -77,7 +99,8 @@ class Choice:
 def dense_bytes(sizes: InnerSizes) -> int:
     """Interior point: per class the factor, rows, bumps, U and Y, vectors; the Schur complement; and tasks in flight.
 
-    The factors are counted in double precision, to which they may have to go.
+    The factors are counted in double precision, to which they may have to go. Those of columns go with explicit
+    features in the place of Y.
     """
     return _interior_bytes(sizes, (sizes.width + 1) * _F, _F)
 
@@ -90,8 +113,9 @@ def lean_bytes(sizes: InnerSizes) -> int:
 def _interior_bytes(sizes: InnerSizes, map_bytes: int, row_bytes: int) -> int:
     """Interior point with so many bytes for what a kernel keeps of a sample, and for a feature of it."""
     S, total = sizes.kernels, sum(sizes.working)
-    squares = sum(w * w for w in sizes.working)
-    kept = total * (S * (map_bytes + _F) + sizes.features * row_bytes) + _F * (squares + S * S)
+    p = sizes.columns
+    factors = sum(p * (w + p + 2 * S) if sizes.by_columns else w * w for w in sizes.working)
+    kept = total * (S * (map_bytes + _F) + sizes.features * row_bytes) + _F * (factors + S * S)
     vectors = _VECTORS * _F * len(sizes.working) * S * (sizes.features + 1)
     return kept + vectors + THREADS * _in_flight_bytes(sizes)
 
@@ -99,6 +123,10 @@ def _interior_bytes(sizes: InnerSizes, map_bytes: int, row_bytes: int) -> int:
 def _in_flight_bytes(sizes: InnerSizes) -> int:
     """What a task of the interior point takes, and two of its results: maps and a panel, rows at once, Y'Y."""
     S, L = sizes.kernels, sizes.largest
+    if sizes.by_columns:
+        p = sizes.columns
+        panel = p if p <= 2 * PANEL else PANEL
+        return _F * (3 * min(L, ROWS) * p + 4 * p * panel)
     maps = S * sizes.width if sizes.componentwise else 2 * S + sizes.features
     panel, rows = L if L <= 2 * PANEL else PANEL, min(L, ROWS)
     return _F * (2 * S * S + L * (maps + 4 * panel) + 2 * rows * (S + sizes.features))
@@ -134,9 +162,18 @@ def kept_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     return min(THREADS, len(sizes.working)) * _F * (sizes.largest**2 + diagonal) // 2
 
 
-def feature_flops(sizes: InnerSizes) -> float:
+def feature_flops(sizes: InnerSizes, epochs: int = _EPOCHS) -> float:
     """Multiply-adds of SVMs on features: the products of a block with the sums and the anchors, for every epoch."""
-    return 3.0 * _EPOCHS * sum(sizes.working) * sizes.kernels * (sizes.features + 1)
+    return 3.0 * epochs * sum(sizes.working) * sizes.columns
+
+
+def starts_by_svms(sizes: InnerSizes, choice: Choice) -> bool:
+    """Whether some epochs of SVMs take less time than the steps of the interior point that they spare, and no memory.
+
+    They spare two steps and more, as seen.
+    """
+    flops = column_flops if sizes.by_columns else sample_flops
+    return feature_bytes(sizes) <= choice.bytes and feature_flops(sizes, START_EPOCHS) <= 2.0 * flops(sizes)
 
 
 def tile_flops(sizes: InnerSizes, kept: bool) -> float:
@@ -147,11 +184,23 @@ def tile_flops(sizes: InnerSizes, kept: bool) -> float:
 
 
 def interior_flops(sizes: InnerSizes, share: float = 1.0) -> float:
-    """Multiply-adds of the interior point on a share of the samples: Grams, factors, Y and Y'Y in every step."""
+    """Multiply-adds of the interior point on a share of the samples."""
+    flops = column_flops if sizes.by_columns else sample_flops
+    return _STEPS * flops(sizes, share)
+
+
+def sample_flops(sizes: InnerSizes, share: float = 1.0) -> float:
+    """Multiply-adds of a step that factors the side of the samples: Grams, factors, Y and Y'Y."""
     S = sizes.kernels
     gram = 0.5 * (sizes.features + 1) if sizes.componentwise else 1.5
     working = [share * w for w in sizes.working]
-    return _STEPS * sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
+    return sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
+
+
+def column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
+    """Likewise for the side of the columns: S = I + G'G and its factor, Y and Y'Y, in double precision."""
+    p, S = float(sizes.columns), sizes.kernels
+    return _DOUBLE * sum(p * p * (0.5 * share * w + p / 6.0 + 0.5 * S) + 0.5 * p * S * S for w in sizes.working)
 
 
 def inner_flops(sizes: InnerSizes, form: str) -> float:

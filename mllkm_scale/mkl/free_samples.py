@@ -21,7 +21,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.restricted import Objective, Solution
 
-__all__ = ["JointSolver", "free_samples_mkl"]
+__all__ = ["JointSolver", "free_samples_mkl", "with_a_share"]
 
 
 _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
@@ -75,7 +75,7 @@ def free_samples_mkl(
 
     Before each step `go_on` is asked, with masks of the free samples; if not, what was reached stands.
     """
-    now = oracle.evaluate(_with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    now = oracle.evaluate(with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
     best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
     rng = np.random.default_rng(0)
     known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
@@ -113,7 +113,7 @@ def free_samples_mkl(
     return Solution(best.weights, np.concatenate(best.duals), best.objective, steps)
 
 
-def _with_a_share(weights: Array) -> Array:
+def with_a_share(weights: Array, share: float = _SHARE) -> Array:
     """Weights of which kernels without one get a share: samples that matter to these are not held as if they did not.
 
     A kernel that reaches few samples is large there. Had it no weight, all of these would be at C for it to answer to,
@@ -122,7 +122,7 @@ def _with_a_share(weights: Array) -> Array:
     new = weights <= 0.0
     if not new.any() or new.all():
         return np.where(new, 1.0 / len(weights), weights / max(weights.sum(), np.finfo(float).tiny))
-    return np.where(new, _SHARE / np.count_nonzero(new), (1.0 - _SHARE) * weights / weights.sum())
+    return np.where(new, share / np.count_nonzero(new), (1.0 - share) * weights / weights.sum())
 
 
 def _step_back(oracle: Oracle, step: _Step, length: float, tol: float) -> tuple[Evaluation | None, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.forms import (
+    START_EPOCHS,
     THREADS,
     Choice,
     InnerSizes,
@@ -26,10 +27,11 @@ from mllkm_scale.mkl.forms import (
     inner_flops,
     interior_flops,
     interior_form,
+    starts_by_svms,
     threads_that_fit,
     tile_bytes,
 )
-from mllkm_scale.mkl.free_samples import free_samples_mkl
+from mllkm_scale.mkl.free_samples import free_samples_mkl, with_a_share
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution
@@ -41,6 +43,7 @@ from mllkm_scale.solver.tiled_svm import TiledSVM
 __all__ = ["InnerMKL"]
 
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
+_NEW_SHARE = 0.2  # of the weight, that new kernels get in all before the interior point starts
 _LITTLE = 0.05  # of the memory: the reserve of the plan has room for it, and trimming a large heap takes long
 _FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
@@ -62,7 +65,7 @@ class InnerMKL:
 
     def __call__(self, sets: WorkingSets, tol: float) -> Solution:
         """The solution to the relative gap `tol`, in the form that is chosen for these sizes."""
-        choice = self.choose(self.sizes(sets))
+        choice = self.choose(self.sizes(sets, tol))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         solve = self.interior_point if choice.form in ("dense", "lean") else self.alternate
         if choice.bytes < _LITTLE * self.available_bytes:
@@ -81,11 +84,11 @@ class InnerMKL:
     def choose(self, sizes: InnerSizes) -> Choice:
         return choose_form(sizes, self.available_bytes, self.disk_bytes)
 
-    def sizes(self, sets: WorkingSets) -> InnerSizes:
+    def sizes(self, sets: WorkingSets, tol: float = 1.0) -> InnerSizes:
         kernels, working = sets.kernels, [len(r) for r in sets.rows]
         itemsize = self.data.rows(np.empty(0, np.int64)).itemsize
         componentwise = isinstance(kernels, ComponentKernels)
-        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize)
+        return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize, tol)
 
     def record(self) -> dict[str, Any]:
         """How often each form was used, and what the tile stores did in all."""
@@ -99,11 +102,38 @@ class InnerMKL:
         self, choice: Choice, sets: WorkingSets, tol: float, held: HeldSamples | None = None
     ) -> Solution:
         """Weights and duals together, in the dense or the lean form; other samples may be held."""
+        sizes = self.sizes(sets, tol)
+        if held is None and starts_by_svms(sizes, choice):
+            sets = self.near_balance(sets)
         near = sets.weights, np.concatenate(sets.duals)
-        with self.threads.at_most(threads_that_fit(self.sizes(sets), choice, self.available_bytes)) as threads:
+        with self.threads.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as threads:
             blocks = threads.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
-            problem = RestrictedProblem(blocks, sets.C, threads, lean=choice.form == "lean", held=held)
-            return interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
+            lean, by_columns = choice.form == "lean", sizes.by_columns
+            problem = RestrictedProblem(blocks, sets.C, threads, lean=lean, by_columns=by_columns, held=held)
+            solution = interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
+            if by_columns and solution.objective.gap > tol and self.fits(replace(sizes, tol=0.0)):
+                problem.by_columns, near = False, (solution.weights, solution.duals)
+                solution = interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
+        return solution
+
+    def near_balance(self, sets: WorkingSets) -> WorkingSets:
+        """The same problem with a share of the weights on new kernels, and with duals that answer to these.
+
+        New kernels violate: for the duals of before, which know nothing of them, their forms are far above the others,
+        and the interior point needs many short steps to get around that. Some epochs of SDCA bring them down.
+        """
+        weights = with_a_share(sets.weights, _NEW_SHARE)
+        limits = EpochLimits(_FIRST_ORDER_TOL, START_EPOCHS)
+        with self.threads.at_most(THREADS) as threads:
+            svms = self.svms(sets, None)
+            starts = [np.clip(duals, 0.0, sets.C) for duals in sets.duals]
+            found = threads.run(lambda k: svms[k].solve(weights, starts[k], limits).duals, range(len(svms)))
+        self.poll()
+        return replace(sets, weights=weights, duals=found)
+
+    def fits(self, sizes: InnerSizes) -> bool:
+        """Whether there is memory for the interior point."""
+        return interior_form(sizes, self.available_bytes) is not None
 
     def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:
         """The working samples of a class; a lean one keeps its bumps in single precision, and its rows as they are."""
@@ -131,12 +161,12 @@ class InnerMKL:
                 used = np.flatnonzero(duals)
                 return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
-            whole = interior_form(self.sizes(sets), self.available_bytes)
-            left = interior_flops(self.sizes(sets)) if whole is not None else np.inf
+            whole = interior_form(self.sizes(sets, tol), self.available_bytes)
+            left = interior_flops(self.sizes(sets, tol)) if whole is not None else np.inf
 
             def go_on(free: list[Array]) -> bool:
                 nonlocal left
-                left -= interior_flops(self.sizes(sets.only(free, sets.weights, sets.duals)))
+                left -= interior_flops(self.sizes(sets.only(free, sets.weights, sets.duals), tol))
                 return left >= 0
 
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
@@ -162,7 +192,7 @@ class InnerMKL:
         for mask in free:
             mask[:1] |= not mask.any()
         few = sets.only(free, weights, duals)
-        choice = interior_form(self.sizes(few), self.available_bytes)
+        choice = interior_form(self.sizes(few, tol), self.available_bytes)
         if choice is None:
             return None
 

@@ -51,7 +51,8 @@ class RestrictedProblem:
     """Blocks of the classes, the box [0, C], and the threads that work on them.
 
     What is solved in less memory, and more time, is `lean`. The moments of the blocks include the samples that are
-    `held`. While `single`, linear systems are factored in single precision.
+    `held`. Linear systems are factored on the side of the samples, in single precision while it is `single`; or
+    `by_columns` of the features of the kernels.
     """
 
     def __init__(
@@ -61,13 +62,14 @@ class RestrictedProblem:
         threads: Threads | None = None,
         *,
         lean: bool = False,
+        by_columns: bool = False,
         held: HeldSamples | None = None,
     ) -> None:
         self.blocks, self.C, self.threads = list(blocks), float(C), threads or Threads()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals, self.n_kernels = int(edges[-1]), self.blocks[0].n_kernels
-        self.lean, self.held = lean, held
+        self.lean, self.by_columns, self.held = lean, by_columns, held
         self.held_forms = np.zeros(self.n_kernels) if held is None else self.inner(held.vectors, held.vectors)
         self.single = True
         self._parts = [

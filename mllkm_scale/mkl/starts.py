@@ -50,15 +50,15 @@ def cold_start(signs: Array, settings: Settings) -> State:
 def start_from_machine(active: Array, weights: Array, margins: Array, signs: Array, settings: Settings) -> State:
     """Kernels and weights of a machine whose margins (n, K) are known.
 
-    Samples that are not well beyond the margin are at work: where they are too many, those within it come first, and
-    chance decides. A class that is learned without a mistake has its nearest ones at work all the same.
+    Samples that are not well beyond the margin are at work; where they are too many, those that chance decides: a
+    machine for the samples within the margin alone would be one for errors. A class that is learned without a mistake
+    has its nearest ones at work all the same.
     """
     cold, working = cold_start(signs, settings), margins < settings.margin
     most = max(_MOST_ROWS, int(_MOST_SHARE * len(margins)))
     for k, column in enumerate(margins.T):
         working[np.argsort(column, kind="stable")[: settings.first_samples], k] = True
         rows = np.random.default_rng([settings.seed, 4, k]).permutation(np.flatnonzero(working[:, k]))
-        rows = rows[np.argsort(column[rows] >= 1.0, kind="stable")]
         working[rows[most:], k] = False
     duals = np.where(working & (margins < 1.0), settings.C, 0.0)
     weights = weights / weights.sum()
