@@ -1,4 +1,4 @@
-"""Prediction from file to file, block by block; the target appears whole or not at all."""
+"""Prediction from file to file, block by block; the target appears completely or not at all."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def predict_file(
     Parameters
     ----------
     model : Model
-        ``model.direct()`` to use no tables, here and on the workers.
+        Pass ``model.direct()`` to use no tables, here and on the workers.
     source : path
         HDF5, zarr, or any format that `mllkm_scale.data.convert` reads; "-" for CSV on standard input, whose rows are
         predicted as they come.
@@ -98,11 +98,11 @@ def predict_file(
         Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``, of which two classes
         have one, positive for the second.
     overwrite : bool
-        Replace a target that exists.
+        Replace an existing target.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block, in rows or bytes of the source; never for a pipe.
     n_jobs : int, optional
-        Threads; -1 for one a core.
+        Threads; -1 for one per core.
     client : distributed.Client, optional
         Its workers predict an HDF5 or zarr source, by its path; they and this process must see the folder of the
         target.

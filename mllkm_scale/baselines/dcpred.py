@@ -107,18 +107,19 @@ def fitted_expansion(
 class DCPredClassifier(Baseline):
     """DC-Pred++: divide and conquer with kernel SVMs, compressed to landmarks and pseudo-landmarks.
 
-    The division, one SVM a cluster, and landmarks from k-means weighted by the squared duals are the paper's. Two
-    details are this package's: pseudo-landmarks lie on the ray from the centre of the cluster through a landmark,
-    which has the property that the paper asks of them (no inner product of their own), and the weights of the expansion
-    are a least squares fit to the SVM's decision function. More than two classes are one SVM each in every
+    The division, one SVM per cluster, and landmarks from k-means weighted by the squared duals are those of the paper.
+    Two details are specific to this package. Pseudo-landmarks lie on the ray from the centre of the cluster through a
+    landmark, so they need no inner product of their own, as the paper asks. The weights of the expansion are a least
+    squares fit to the SVM's decision function. More than two classes are one SVM each in every
     cluster, one against the rest, over landmarks they share (weighted by the sum of the squared duals).
 
     Parameters
     ----------
     n_clusters : int
-        Clusters. One Gram matrix of a cluster is in memory at a time: take n / n_clusters of some thousands at most.
+        Number of clusters. One Gram matrix of a cluster is in memory at a time: choose n / n_clusters of at most some
+        thousands.
     n_landmarks : int
-        Landmarks of each cluster; all of its support vectors if they are not more.
+        Landmarks per cluster; all of its support vectors if there are fewer.
     C : float
         Weight of the hinge loss.
     gamma : float or "scale"

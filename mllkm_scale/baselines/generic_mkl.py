@@ -31,7 +31,7 @@ __all__ = ["GenericMKL", "SequentialMKLClassifier", "SimpleMKLClassifier"]
 
 
 class GenericMKL(Baseline):
-    """A classifier on the generic kernels; how weights and duals are found is left to the class that solves."""
+    """A classifier on the generic kernels; subclasses find the weights and duals."""
 
     def __init__(self, C: float = 100.0, tol: float = 0.01, random_state: int | None = 0) -> None:
         self.C = C

@@ -48,17 +48,17 @@ class LaSVMClassifier(Baseline):
         Passes over the samples before the finishing step. None repeats pass and finishing step until a pass finds no
         violating pair: the solution of the SVM over all samples, up to tau.
     tau : float, default=1e-3
-        Pairs whose gradients differ by less do not violate.
+        Tolerance: pairs whose gradients differ by less do not violate.
     cache_bytes : str or int, default="200MB"
-        Bound on the kernel rows that are kept, such as "1GB". It changes the time of the training, not its result.
-        Beside it the rows of the next 64 samples are in memory, and two more where the bound leaves room for none.
+        Bound on the cached kernel rows, such as "1GB". It changes the time of the training, not its result. In
+        addition, the rows of the next 64 samples are in memory, and two more if the bound leaves room for none.
     random_state : int or None, default=0
         Seed of the order in which the samples are visited.
 
     Attributes
     ----------
     support_ : ndarray of shape (m,)
-        Training samples that are support vectors of one class or more.
+        Indices of the training samples that are support vectors of at least one class.
     support_vectors_ : ndarray of shape (m, d)
         These samples.
     dual_coef_ : ndarray of shape (K, m)

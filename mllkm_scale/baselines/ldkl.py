@@ -96,17 +96,17 @@ def slopes_in_place(forest: Forest, projected: Array, signs: Array, sigma: float
 class LDKLClassifier(Baseline):
     """Local Deep Kernel Learning: each sample is scored by the nodes on its path through a learned tree.
 
-    The problem is the one of the paper, and so is its relaxation. The steps are Adam's instead of 1 / (lambda sqrt(t)),
-    in units of `1 / root mean |x|^2`, so that one length of them serves many data sets. The paper treats two classes;
-    more of them are one tree each, one against the rest. Features should be scaled to like ranges, about zero.
+    The problem and its relaxation are those of the paper. The steps are those of Adam instead of 1 / (lambda sqrt(t)),
+    in units of `1 / root mean |x|^2`, so that one step length serves many data sets. The paper treats two classes; more
+    classes have one tree each, one against the rest. Scale the features to similar ranges around zero.
 
     Parameters
     ----------
     depth : int
-        Depth D of the trees: 2^(D+1) - 1 nodes, of which a sample visits D + 1.
+        Depth D of the trees: they have 2^(D+1) - 1 nodes, and a sample visits D + 1 of them.
     lambda_w, lambda_v, lambda_theta : float
         Weights of the squared norms of predictors, gates and routes against the mean hinge loss. On features
-        scaled about zero, 1e-4 (many samples) to 1e-2 (few) served.
+        scaled around zero, 1e-4 (many samples) to 1e-2 (few) work.
     sigma : float
         Sharpness of the gates tanh(sigma v'x).
     epochs : int
@@ -114,9 +114,9 @@ class LDKLClassifier(Baseline):
     batch_size : int or None
         Samples of a mini-batch; None for sqrt(n), at most 256.
     learning_rate : float
-        First step, relative to the scale that the parameters start from; steps fall to zero linearly.
+        First step, relative to the initial scale of the parameters; steps decrease linearly to zero.
     random_state : int or None
-        Seed of the first parameters and of the order of the samples.
+        Seed of the initial parameters and of the order of the samples.
 
     Attributes
     ----------

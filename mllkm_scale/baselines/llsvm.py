@@ -112,24 +112,24 @@ class LLSVMClassifier(Baseline):
     """Locally linear support vector machine of Ladicky and Torr.
 
     Features are used as they are: scale them to comparable ranges first. More than two classes are one against the
-    rest with the anchors and codes in common.
+    rest, with common anchors and codes.
 
     Parameters
     ----------
     n_anchors : int
-        k-means centres; at most one a training row.
+        Number of k-means centres; at most one per training row.
     n_nearest : int
-        Anchors that a sample is coded by.
+        Number of anchors in the code of a sample.
     coding : {"inverse_distance", "kernel_codebook"}
         Local coordinates: the paper's, or normalised Gaussian weights.
     bandwidth : float or "auto"
-        Standard deviation of the kernel codebook; "auto" takes the spread of the nearest anchors' distances.
+        Standard deviation of the kernel codebook; "auto" is the spread of the distances to the nearest anchors.
     C : float
         Weight of the hinge loss of one sample against the norm, as in an SVM: lambda = 1 / (C n).
     n_epochs : int
         Passes over the training rows.
     averaging : bool
-        Return the mean of the iterates of the second half of the epochs, and not the last one.
+        Return the mean of the iterates of the second half of the epochs, instead of the last one.
     random_state : int or None
         Seed of the centres and of the order of the rows.
 
@@ -204,7 +204,7 @@ class LLSVMClassifier(Baseline):
 
 
 def cluster_centres(X: Array, number: int, seed: int) -> Array:
-    """k-means centres (number, d); from mini-batches where the rows are many."""
+    """k-means centres (number, d); from mini-batches if there are many rows."""
     if len(X) > MANY:
         means = MiniBatchKMeans(number, batch_size=4096, n_init=1, max_iter=20, random_state=seed % 2**32)
     else:

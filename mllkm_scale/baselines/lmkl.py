@@ -126,25 +126,25 @@ class LMKLClassifier(Baseline):
     """Localized multiple kernel learning of Gonen and Alpaydin, with softmax gates that are linear in the features.
 
     P copies of the linear kernel make a piecewise linear machine. Features are used as they are, by the kernels and by
-    the gates: scale them first. More than two classes are one against the rest, each with a gating of its own. Memory
-    and time grow with n^2: meant for some thousand rows.
+    the gates: scale them first. More than two classes are one against the rest, each with its own gating. Memory
+    and time grow with n^2: use it for some thousand rows.
 
     Parameters
     ----------
     kernels : sequence of {"linear", "polynomial", "gaussian"}
         `<x, z>`; `(<x, z> + 1)^2`; `exp(-|x - z|^2 / width^2)`. A name may come several times.
     width : float or "auto"
-        Of the Gaussian; "auto" is the mean distance of a training row to its nearest neighbour.
+        Width of the Gaussian; "auto" is the mean distance of a training row to its nearest neighbour.
     normalize : bool
-        Divide each kernel by its mean diagonal over the training rows; wanted where kinds of kernels are mixed.
+        Divide each kernel by its mean diagonal over the training rows; useful if kinds of kernels are mixed.
     C : float
         Bound of the duals.
     n_steps : int
-        Most steps of the gating.
+        Largest number of steps of the gating.
     tol : float
-        Relative decrease of J below which the steps end.
+        Relative decrease of J below which the steps stop.
     n_starts : int
-        Random starts of the gating; the one that ends with the lowest J is kept.
+        Number of random starts of the gating; the one with the lowest final J is kept.
     random_state : int or None
         Seed of the starts.
 
@@ -156,7 +156,7 @@ class LMKLClassifier(Baseline):
         w of the linear kernels, 0 for the others.
     intercept_ : ndarray (K,)
     support_ : ndarray (s,)
-        Rows that are support vectors of any class.
+        Indices of the rows that are support vectors of any class.
     objectives_ : list of K arrays
         J at the start and after each step.
 
@@ -292,7 +292,7 @@ def descend(
 
 
 def solve_svm(gram: Array, signs: Array, C: float) -> tuple[float, Array, float]:
-    """Optimal value J, signed duals alpha_i y_i, and bias of the SVM on a Gram."""
+    """Optimal value J, signed duals alpha_i y_i, and bias of the SVM on a Gram matrix."""
     svm = SVC(kernel="precomputed", C=C, tol=1e-4).fit(gram, signs)
     duals = np.zeros(len(signs))
     duals[svm.support_] = svm.dual_coef_[0]

@@ -35,7 +35,7 @@ _FLAT = 1e-8  # squared gradients below it say nothing about the curvature (the 
 class SAGClassifier(Baseline):
     """Linear SVM by Stochastic Average Gradient; more than two classes are one against the rest.
 
-    scikit-learn's own "sag" solvers minimise the logistic and the squared loss only, neither of which is an SVM.
+    scikit-learn's own "sag" solvers minimise only the logistic and the squared loss; neither gives an SVM.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class SAGClassifier(Baseline):
     fit_intercept : bool, default=True
         Learn a bias. It is the weight of a constant feature 1, and regularised with the other weights, as in LIBLINEAR.
     tol : float, default=1e-4
-        Relative duality gap `1/2 |grad F|^2 / F` at which training ends.
+        Relative duality gap `1/2 |grad F|^2 / F` at which training stops.
     max_iter : int, default=1000
-        Most epochs (n steps each) for one class.
+        Largest number of epochs (n steps each) for one class.
     random_state : int or None, default=0
         Seed of the order in which the samples are drawn, with replacement.
 

@@ -31,9 +31,9 @@ class SDCAClassifier(Baseline):
     fit_intercept : bool, default=True
         Learn a bias. It is the weight of a constant feature 1, and regularised with the other weights, as in LIBLINEAR.
     tol : float, default=1e-3
-        Relative duality gap `(P - D) / P` at which training ends.
+        Relative duality gap `(P - D) / P` at which training stops.
     max_iter : int, default=1000
-        Most epochs for one class.
+        Largest number of epochs for one class.
     random_state : int or None, default=0
         Seed of the orders in which the samples are visited.
 

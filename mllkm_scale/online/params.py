@@ -1,4 +1,4 @@
-"""The parameters of learning online, beside those of training that it shares."""
+"""The parameters of online learning, in addition to those that it shares with training."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ SHARED = (
     "n_jobs",
     "worker_timeout",
 )
-"""Parameters of a training that mean the same to learning online; of the others, some are of no use to it."""
+"""Parameters of training that have the same meaning in online learning."""
 
 
 @dataclass(frozen=True)
 class OnlineParams:
-    """What only learning online is told."""
+    """The parameters of online learning alone."""
 
     max_samples: int | None = parameter(
-        None, "most samples that are kept; when three quarters are taken, the oldest begin to fade"
+        None, "largest number of samples kept; when three quarters are in use, the oldest begin to fade"
     )
-    window: int | None = parameter(None, "samples that came so many samples ago are forgotten, and fade before")
-    warm_up: int = parameter(1024, "first samples, of which scaling, projection and gammas are taken")
+    window: int | None = parameter(None, "number of newer samples after which a sample is forgotten; it fades before")
+    warm_up: int = parameter(1024, "first samples, from which scaling, projection and gammas are computed")
 
     def check(self) -> OnlineParams:
-        """Itself, if every value can work."""
+        """Return these parameters if all values are valid; otherwise raise a ParameterError that names one."""
         for spec in fields(self):
             value: Any = getattr(self, spec.name)
             if value is None and spec.default is None:
@@ -54,22 +54,20 @@ class OnlineParams:
 
 
 def require_online(params: Params) -> Params:
-    """Itself, if a machine that learns online can be as these parameters say."""
+    """Return the parameters if online learning supports them; otherwise raise a ParameterError."""
     if not (isinstance(params.anchors, str) and params.anchors in ("auto", "all")):
         raise ParameterError(
-            f"anchors={params.anchors!r}: the anchors of a machine that learns online are the samples that come;"
-            " leave it at 'auto'"
+            f"anchors={params.anchors!r}: the anchors of online learning are the arriving samples: leave it at 'auto'"
         )
     if params.multi_class != "shared":
         raise ParameterError(
-            f"multi_class={params.multi_class!r}: classes share the kernels of a machine that learns online;"
-            " leave it at 'shared'"
+            f"multi_class={params.multi_class!r}: classes share the kernels in online learning: leave it at 'shared'"
         )
     return params
 
 
 def stream_params(given: dict[str, Any]) -> tuple[Params, OnlineParams]:
-    """Parameters by name, as those of the machine and those of learning online alone; unknown ones are refused."""
+    """Split parameters into those of the machine and those of online learning; refuse unknown ones."""
     own = {spec.name for spec in fields(OnlineParams)}
     if other := sorted(set(given) - own - set(SHARED) - {"verbose"}):
         raise ParameterError(

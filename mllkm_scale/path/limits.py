@@ -74,7 +74,7 @@ def _distinct(name: str, given: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Most microseconds of a row, and most bytes of a model file; None for any."""
+    """Largest time per row in microseconds, and largest model file in bytes; None for no limit."""
 
     row_us: float | None = None
     model_bytes: int | None = None
@@ -92,7 +92,7 @@ class Limits:
 
 
 def parse_limits(texts: str | Sequence[str] | None) -> Limits:
-    """The limits that texts such as "20us" or "100kB" say; the stricter one where two are of a kind.
+    """Parse limits such as "20us" or "100kB"; of two limits of one kind, the stricter one counts.
 
     >>> parse_limits(["20us", "100kB"]), parse_limits("0.5 ms").row_us, str(parse_limits("1MiB"))
     (Limits(row_us=20.0, model_bytes=100000), 500.0, '1.0 MB')

@@ -40,15 +40,15 @@ class PathPoint:
     parameter, value : str and float
         "C" or "max_kernels", and its value.
     error : float
-        Share of the validation rows whose label was not predicted.
+        Share of the validation rows with a wrong label.
     row_us : float
         Microseconds a row takes in a batch, on one thread of the machine that trained.
     model_bytes : int
         Size of the model file.
     multiply_adds : int
-        Of a row, by arithmetic; by tables where the model has some.
+        Multiply-adds of a row, by arithmetic; by tables if the model has some.
     n_kernels, gap, status, elapsed_s : int, float, str, float
-        As in the result of a training; the seconds are those of this point alone.
+        As in the result of a training; the seconds are those of this point only.
     """
 
     parameter: str
@@ -64,17 +64,17 @@ class PathPoint:
 
     @property
     def name(self) -> str:
-        """The point in a word, which is also the name of its folder: ``C=0.5``, ``max_kernels=100``."""
+        """The name of the point, which is also the name of its folder: ``C=0.5``, ``max_kernels=100``."""
         return f"{self.parameter}={self.value:g}"
 
     @property
     def cost(self) -> str:
-        """What it costs, for a message."""
+        """The cost, for a message."""
         return f"{self.row_us:.3g} us a row, {format_bytes(self.model_bytes)}"
 
 
 def front(points: Sequence[PathPoint]) -> list[PathPoint]:
-    """Those of which no other is as cheap and as good, cheapest first.
+    """The points that no other point matches or beats in both cost and error, cheapest first.
 
     >>> def point(us, error):
     ...     return PathPoint("C", us, 1, error, us, 1000, 1, 0.01, "converged", 1.0)
@@ -89,7 +89,7 @@ def front(points: Sequence[PathPoint]) -> list[PathPoint]:
 
 
 def knee_point(points: Sequence[PathPoint]) -> PathPoint:
-    """The knee of the front; the best point where the front has none.
+    """The knee of the front; the best point if the front has none.
 
     >>> def point(us, error):
     ...     return PathPoint("C", us, 1, error, us, 1000, 1, 0.01, "converged", 1.0)
@@ -108,12 +108,12 @@ def knee_point(points: Sequence[PathPoint]) -> PathPoint:
 
 
 def best_point(points: Sequence[PathPoint], limits: Limits | None = None) -> PathPoint:
-    """The point of least error within the limits, and of these the cheapest.
+    """The point of least error within the limits; of equal ones, the cheapest.
 
     Raises
     ------
     ParameterError
-        If no point is within them; it names the cheapest one.
+        If no point is within the limits; the message names the cheapest one.
     """
     limits = limits or Limits()
     within = [point for point in points if limits.hold(point.row_us, point.model_bytes)]

@@ -1,4 +1,4 @@
-"""`train_path`: models of several sizes, each begun where the one before has ended.
+"""`train_path`: models of several sizes, each trained from the one before it.
 
     Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
     kernel_counts    from the largest on: each begins with the heaviest kernels of the one before, and exchanges them
@@ -54,18 +54,18 @@ VALIDATION_SHARE = 0.2
 
 @dataclass(frozen=True)
 class PathResult:
-    """The points of a path, in the order in which they were trained, and their models."""
+    """The points of a path, in the order of their training, and their models."""
 
     points: tuple[PathPoint, ...]
     models: tuple[Model, ...]
 
     @property
     def knee(self) -> PathPoint:
-        """Where accuracy begins to be dear; see `mllkm_scale.path.points`."""
+        """The point beyond which accuracy becomes expensive; see `mllkm_scale.path.points`."""
         return knee_point(self.points)
 
     def best(self, below: str | Sequence[str] | None = None) -> PathPoint:
-        """The point of least validation error whose model is below limits such as "20us" a row, or "100kB"."""
+        """The point of least validation error within limits such as "20us" per row, or "100kB"."""
         return best_point(self.points, parse_limits(below))
 
     def model(self, point: PathPoint) -> Model:
@@ -91,28 +91,28 @@ def train_path(
     image_shape: str | Sequence[int] | None = None,
     **params: Any,
 ) -> PathResult:
-    """Train models of several sizes, each begun where the one before has ended, and measure what each costs.
+    """Train models of several sizes, each from the one before it, and measure their costs.
 
     Parameters
     ----------
     dataset : Dataset
         Samples and labels, on disk or in memory.
     validation : Dataset or float or None
-        Labelled rows to measure the models on, or the share of `dataset` that is held out for it. With None no error
-        is measured.
+        Labelled rows to test the models on, or the share of `dataset` to hold out for this. With None, no error is
+        measured.
     Cs : sequence of float, optional
-        The path goes along C, from the smallest on. If neither this nor `kernel_counts` is given: seven values around
-        the automatic one.
+        Values of C, trained from the smallest to the largest. If neither this nor `kernel_counts` is given: seven
+        values around the automatic one.
     kernel_counts : sequence of int, optional
-        The path goes along `max_kernels`, from the largest on; C is the parameter of that name.
+        Values of `max_kernels`, trained from the largest to the smallest; C is the parameter of that name.
     client, listener, should_stop, preset, held_bytes, report, image_shape
         As in `train`; the reports are those of the models.
     run_dir : path, optional
         Folder for path.json, and a run folder for each model.
     resume, overwrite : bool
-        Go on with the path in `run_dir`, or replace it.
+        Continue the path in `run_dir`, or replace it.
     **params
-        The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` are for each of them.
+        The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` apply to each model.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The budget plan: where every byte goes, by arithmetic over sizes, before anything is allocated.
+"""The plan of the memory budget, made by arithmetic over sizes before anything is allocated.
 
-The fixed parts are bounded by the sizes of the data; what they leave of the budget belongs to the inner problem, whose
-form is chosen for the working sets that are expected here, and again in each round for those that there are.
+The sizes of the data bound the fixed parts. The rest of the budget belongs to the inner problem. Its form is chosen
+here for the expected working sets, and again in each round for the actual ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LEAST_STORE_BYTES = 24_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of (what, bytes, note), and the choices that they rest on."""
+    """Rows of (what, bytes, note), and the choices on which they rest."""
 
     sizes: Sizes
     rows: tuple[tuple[str, int, str], ...]
@@ -57,21 +57,21 @@ class Plan:
     expected: Choice
 
     def worker_rows(self, threads: int = 1) -> tuple[tuple[str, int, str], ...]:
-        """What a dask worker with so many threads holds, should there be one."""
+        """What a dask worker with this number of threads would hold."""
         return worker_rows(self.sizes, threads, self.support_bytes)
 
     def worker_bytes(self, threads: int = 1) -> int:
-        """What a dask worker with so many threads needs."""
+        """The memory that a dask worker with this number of threads needs."""
         return sum(size for _, size, _ in self.worker_rows(threads))
 
     @property
     def support_bytes(self) -> int:
-        """The most that rows of support vectors take in memory; if they are more, runs of them are read from disk."""
+        """Largest memory for rows of support vectors; if there are more, runs of them are read from disk."""
         return support_bytes_within(self.sizes, self.inner_bytes)
 
     @property
     def inner(self) -> str:
-        """The form expected of the inner problem: "dense", "lean", "features" or "tiles"."""
+        """The expected form of the inner problem: "dense", "lean", "features" or "tiles"."""
         return self.expected.form
 
     @property
@@ -110,9 +110,9 @@ class Plan:
 
 
 def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
-    """The plan for training on this data set; reads nothing but its labels.
+    """The plan for training on this data set; it reads only the labels.
 
-    `held_bytes` is what the program holds beside the training, and what is to count within the budget.
+    `held_bytes` is other memory of the program that counts within the budget.
     """
     if held_bytes < 0:
         raise ParameterError(f"held_bytes={held_bytes!r}: give a number of bytes, at least 0")
@@ -124,8 +124,8 @@ def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
 def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, scratch_dir: str | None = None) -> Plan:
     """The plan for these sizes, or a BudgetError that names the least budget that works.
 
-    What is left for the inner problem decides its form, and so the bits: it depends on sizes and budget, and not on
-    the threads or workers that there are.
+    What is left for the inner problem decides its form, and so the bits. It depends on sizes and budget, not on the
+    number of threads or workers.
     """
     n, d, K = sizes.n_rows, sizes.n_features, sizes.n_outputs
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)

@@ -123,7 +123,7 @@ class Line:
 def write_comparison(
     run_dirs: Sequence[str | os.PathLike[str]], *, out: str | os.PathLike[str] = "comparison.html"
 ) -> Path:
-    """Write one page on several runs: a table side by side, the gaps over time, and error against cost.
+    """Write one page that compares several runs: a table, the gaps over time, and error against cost.
 
     Parameters
     ----------

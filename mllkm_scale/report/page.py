@@ -33,7 +33,7 @@ def write_report(
     image_shape: str | Sequence[int] | None = None,
     model: Model | None = None,
 ) -> Path:
-    """Write the report of a training or a stream, finished or not: one HTML file with its pictures in it.
+    """Write the report of a training or a stream, finished or not: one HTML file that includes its pictures.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def write_report(
     out : path, optional
         The file; report.html in the run folder by default.
     image_shape : text or sequence of int, optional
-        "28x28" or (28, 28) where a row is an image; by default what the training was told.
+        "28x28" or (28, 28) if a row is an image; the default is that of the training.
     model : Model, optional
         The model of the folder, if it is in memory already.
 
@@ -56,7 +56,7 @@ def write_report(
     DataError
         If the folder holds no run.
     ParameterError
-        If images of that shape have another number of pixels than a row has features.
+        If the number of pixels of this shape differs from the number of features.
     ScratchError
         If the file cannot be written.
 

@@ -44,34 +44,34 @@ __all__ = ["OnlineKernelMKL"]
 class OnlineKernelMKL:
     """MKL on known samples with kernels that arrive one by one or in batches, from any iterator.
 
-    Each kernel is probed with the gradient criterion; an insertion optimises weights and duals again, warm. `reprocess`
-    probes the discarded kernels until the optimum over all kernels seen is certified.
+    Each kernel is probed with the gradient criterion. After an insertion, weights and duals are optimised again, with a
+    warm start. `reprocess` probes the discarded kernels until the optimum over all kernels seen is certified.
 
     Parameters
     ----------
     X : array-like (n, d)
-        Training samples as the kernels see them: neither scaled nor projected here.
+        Training samples as the kernels see them; they are neither scaled nor projected here.
     y : array-like (n,)
-        Labels of two classes or more; more than two share the weights.
+        Labels of two or more classes; more than two classes share the weights.
     family : KernelGrid or KernelFamily, optional
-        What ids in the stream are about, such as a `GenericFamily`.
+        The kernels that ids in the stream refer to, such as a `GenericFamily`.
     C : float
         Weight of the hinge loss.
     tol : float
-        Relative duality gap at which `reprocess` ends.
+        Relative duality gap at which `reprocess` stops.
     remember : int, optional
-        Most discarded kernels that are kept, those of the largest prices; all by default.
+        Largest number of discarded kernels to keep, those with the largest prices; all by default.
     normalize : {"trace", None}
-        Whether locally linear kernels that arrive are given a mean diagonal of one; one that reaches almost no sample
-        is left out then. Kernels of a family, and functions, are as they are.
+        Whether to normalise arriving locally linear kernels to a mean diagonal of one; a kernel that reaches almost no
+        sample is then left out. Kernels of a family, and functions, are not normalised.
     memory_budget : str or int
         Memory for solving on working samples and active kernels.
     n_jobs : int
-        Threads; -1 for one a core. The bits do not depend on it.
+        Threads; -1 for one per core. The bits do not depend on it.
     client : distributed.Client, optional
-        Its workers probe batches that are large enough for it to pay. The bits do not depend on it.
+        Its workers probe batches if these are large enough to pay. The bits do not depend on it.
     scratch_dir : path, optional
-        Folder that the workers of the client can read too; the system's by default.
+        Folder that the workers of the client can also read; the system's by default.
     random_state : int or None
         Seed of all random choices.
 
@@ -80,7 +80,7 @@ class OnlineKernelMKL:
     classes : array
         Labels in ascending order.
     certificate : StreamCertificate or None
-        What is proved since the last `reprocess`; None when kernels have come since.
+        The certificate of the last `reprocess`; None if kernels have arrived since.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class OnlineKernelMKL:
         self.certificate: StreamCertificate | None = None
 
     def process(self, kernels: Any) -> int:
-        """Probe kernels that arrive, and insert those that violate; returns how many were inserted.
+        """Probe arriving kernels, and insert those that violate; return the number of insertions.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class OnlineKernelMKL:
             return self.stream.process(self.arrivals.admit(kernels))
 
     def reprocess(self) -> StreamCertificate:
-        """Probe the discarded kernels, and insert what violates, until the optimum is reached; what is proved then.
+        """Probe the discarded kernels, and insert violators, until the optimum is reached; return the certificate.
 
         It is the optimum over all kernels seen if none was forgotten, and otherwise over those that are remembered.
         """
@@ -227,7 +227,7 @@ class OnlineKernelMKL:
 
     @property
     def n_active(self) -> int:
-        """Kernels of the machine."""
+        """Number of kernels of the machine."""
         return self.stream.n_active
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -263,7 +263,7 @@ class OnlineKernelMKL:
         return self.stream.machine
 
     def close(self) -> None:
-        """Let go of threads and of the folder shared with workers."""
+        """Release the threads and the folder shared with workers."""
         self._stack.close()
 
     def __enter__(self) -> Self:
