@@ -25,7 +25,6 @@ from mllkm_scale.base.schemas import MOST_JSON_BYTES, Selected, conform, parse_j
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.automatic import weight_of_loss
 from mllkm_scale.params import Params
@@ -119,7 +118,7 @@ def select(
     None if no rows can be held out, because classes have single rows.
     """
     seed = int(rivals[0].params.random_state or 0)
-    _, codes = encode_labels(dataset.labels())
+    _, codes = dataset.label_codes()
     dear = int(codes.max()) > 1 and not all(rival.learned for rival in rivals)  # many classes of many samples
     most = MOST_ROWS // 2 if dear and len(codes) > FEW_ROWS else MOST_ROWS
     folds = list(folds_of(codes, seed, FEW_ROWS, most, MOST_ROWS))
