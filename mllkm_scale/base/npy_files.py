@@ -53,8 +53,9 @@ def map_npy(path: Path, error: type[MLLKMError]) -> NDArray[Any]:
             said, there = math.prod(shape) * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
             if said != there:
                 raise ValueError(f"its header says {said:.6g} bytes, and {there:,} follow")
-        # The header is a Python literal: what is no literal, or nests too deeply, fails in many ways.
-        except (ValueError, TypeError, KeyError, SyntaxError, RecursionError, OverflowError, MemoryError) as failure:
+        except MLLKMError:
+            raise
+        except Exception as failure:  # The header is a Python literal: what is none fails in many ways.
             why = " ".join(str(failure).split()) or type(failure).__name__
             raise error(f"{path} cannot be read as NPY ({why}): save numbers or text with numpy.save") from None
         if not said:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.labels import check_labels
+from mllkm_scale.data.labels import require_classes
 from mllkm_scale.errors import DataError
 
 __all__ = ["DataSummary", "check", "require_finite"]
@@ -53,8 +53,10 @@ def check(dataset: Dataset) -> DataSummary:
     classes: tuple[Any, ...] = ()
     counts: tuple[int, ...] = ()
     if dataset.has_labels:
-        found, occurrences = check_labels(dataset.labels(), dataset.label_name)
-        classes, counts = tuple(found.tolist()), tuple(occurrences.tolist())
+        found, codes = dataset.label_codes()
+        require_classes(found, dataset.label_name)
+        classes, counts = tuple(found.tolist()), tuple(np.bincount(codes, minlength=len(found)).tolist())
+        del codes
 
     low = np.full(dataset.n_features, np.inf)
     high = np.full(dataset.n_features, -np.inf)

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.data.grid import require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source
-from mllkm_scale.data.labels import as_label_vector
-from mllkm_scale.data.sources import ArraySource, Source
+from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
+from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, MAX_ALL_LEVELS, Columns
 from mllkm_scale.errors import DataError, ParameterError
 
@@ -213,7 +213,25 @@ class Dataset:
         return out
 
     def labels(self) -> NDArray[Any]:
-        """All labels as stored, text decoded, shape (n_rows,)."""
+        """All labels as stored, text decoded, shape (n_rows,); `label_codes` takes less memory."""
+        blocks = [values for _, values in self.label_blocks()]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+    def label_codes(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Classes in ascending order, and the position of each label among them, (n_rows,).
+
+        Labels are read in blocks; those that are missing or continuous, and more than 1,000 classes, are refused.
+
+        Examples
+        --------
+        >>> classes, codes = Dataset.from_arrays([[0.0], [1.0], [2.0]], ["dog", "cat", "dog"]).label_codes()
+        >>> classes.tolist(), codes.tolist()
+        (['cat', 'dog'], [1, 0, 1])
+        """
+        return encode_blocks(self.label_blocks(), self.n_rows, self.label_name)
+
+    def label_blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """First row and labels of each block of rows, as stored, text decoded."""
         if self._y is None:
             raise DataError(f"{self.name} was opened without labels: name the data set of the labels (y)")
         length = self._y.shape[0] if self._y.shape else 0
@@ -221,9 +239,16 @@ class Dataset:
             raise DataError(
                 f"{self._y.name} has {length} labels, but {self.name} has {self.n_rows} rows: give one label per row"
             )
-        values = as_label_vector(self._y.read(0, self.n_rows), self._y.name)
+        item_bytes = getattr(self._y, "item_bytes", 0)
+        if item_bytes > 4 * LONGEST_TEXT:
+            raise DataError(
+                f"{self._y.name} has labels of {item_bytes:,} bytes, and the longest may have {LONGEST_TEXT}"
+                " characters: give the classes short names, or numbers"
+            )
+        for start in range(0, self.n_rows, LABEL_ROWS):
+            stop = min(start + LABEL_ROWS, self.n_rows)
+            yield start, as_label_vector(self._y.read(start, stop), self._y.name, start)
         self._y.close()
-        return values
 
     def unlabelled(self) -> Dataset:
         """The same samples without their labels, which then do not travel with them to another process."""

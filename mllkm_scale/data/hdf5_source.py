@@ -45,6 +45,7 @@ class HDF5Source:
             self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
             self.dtype = _plain_dtype(stored, self.name)
             self.buffer_bytes = _buffer_bytes(stored)
+            self.item_bytes = int(stored.dtype.itemsize)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start` to `stop`; text is decoded."""
@@ -58,7 +59,7 @@ class HDF5Source:
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the file is"
                 " damaged or a compression filter is missing; copy or convert it again"
             ) from error
-        return plain_text(values, self.name)
+        return plain_text(values, self.name, first_row=start)
 
     def close(self) -> None:
         """Close the file; the next `read` opens it again."""

@@ -15,6 +15,10 @@ from mllkm_scale.errors import DataError
 __all__ = ["ArraySource", "Source", "one_line", "plain_text", "require_plain_dtype"]
 
 
+LONGEST_TEXT = 256
+"""Characters of a label or of the name of a feature, at most."""
+
+
 class Source(Protocol):
     """Rows of one array.
 
@@ -70,9 +74,18 @@ def require_plain_dtype(dtype: np.dtype[Any], name: str) -> None:
         raise DataError(f"{name} has type {dtype}: store plain numbers (or text for labels) instead")
 
 
-def plain_text(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Text however stored (bytes, objects, variable length) as an array of str; other arrays unchanged."""
-    if values.dtype.kind not in "SOT":
+def plain_text(values: NDArray[Any], name: str, *, first_row: int = 0, longest: int = LONGEST_TEXT) -> NDArray[Any]:
+    """Text however stored (bytes, objects, variable length) as an array of str; other arrays unchanged.
+
+    `first_row` is the number of the first of them, and `longest` how many characters a text may have: every text of
+    an array takes the memory of its longest one.
+    """
+    if values.dtype.kind not in "SOTU":
+        return values
+    if values.dtype.kind == "U":
+        if values.dtype.itemsize > 4 * longest and values.size:
+            _require_short(values.ravel().tolist(), name, first_row, longest)
+            values = values.astype(f"U{longest}")
         return values
     items = values.ravel().tolist()
     try:
@@ -82,9 +95,19 @@ def plain_text(values: NDArray[Any], name: str) -> NDArray[Any]:
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(
-                f"{name} holds a {type(text).__name__} at row {row} (0-based): store integers, or text only"
+                f"{name} holds a {type(text).__name__} at row {first_row + row} (0-based): store integers, or text only"
             )
+    _require_short(texts, name, first_row, longest)
     return np.array(texts, dtype=np.str_).reshape(values.shape)
+
+
+def _require_short(texts: list[str], name: str, first_row: int, longest: int) -> None:
+    for row, text in enumerate(texts):
+        if len(text) > longest:
+            raise DataError(
+                f"{name} has a text of {len(text):,} characters at row {first_row + row} (0-based), more than"
+                f" {longest}: give the classes short names, or numbers"
+            )
 
 
 def one_line(error: BaseException) -> str:

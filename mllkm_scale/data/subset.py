@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.sources import Source
 from mllkm_scale.errors import DataError, ParameterError
 
@@ -28,6 +27,7 @@ class SubsetSource:
         self._source, self._rows = source, rows
         self.shape: tuple[int, ...] = (len(rows), *source.shape[1:])
         self.dtype: np.dtype[Any] = source.dtype
+        self.item_bytes = getattr(source, "item_bytes", 0)
         width = int(np.prod(source.shape[1:], dtype=np.int64))
         self._window = default_chunk_rows(max(1, width))
         self.buffer_bytes = source.buffer_bytes + self._window * width * source.dtype.itemsize
@@ -91,7 +91,7 @@ def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Datas
     """
     if not 0 < share < 1:
         raise ParameterError(f"a share of {share!r} cannot be held out: give a number between 0 and 1, such as 0.2")
-    classes, codes = encode_labels(dataset.labels())
+    classes, codes = dataset.label_codes()
     rng = np.random.default_rng([seed, 5])
     held_out = np.zeros(dataset.n_rows, dtype=bool)
     for code in range(len(classes)):

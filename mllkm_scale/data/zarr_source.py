@@ -37,6 +37,7 @@ class ZarrSource:
         self.dtype: np.dtype[Any] = np.dtype(np.str_) if stored.kind in "UST" else stored
         chunk_shape = self._array.shards or self._array.chunks
         chunk_bytes = int(np.prod(chunk_shape, dtype=np.int64)) * stored.itemsize
+        self.item_bytes = stored.itemsize
         self.buffer_bytes = 2 * CONCURRENT_CHUNKS * chunk_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -53,7 +54,7 @@ class ZarrSource:
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the store is"
                 " damaged; copy or make it again"
             ) from error
-        return plain_text(values, self.name)
+        return plain_text(values, self.name, first_row=start)
 
     def close(self) -> None:
         """Forget the array; the next `read` opens it again."""

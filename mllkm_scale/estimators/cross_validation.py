@@ -18,7 +18,6 @@ from sklearn.model_selection import check_cv
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.classifier import MLLKMClassifier
@@ -103,7 +102,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
             raise ParameterError(f"choose={self.choose!r} is not known: choose one of {', '.join(CHOICES)}")
         limits = parse_limits(self.below)
         dataset = self._training_data(X, y)
-        codes = encode_labels(dataset.labels())[1]
+        codes = dataset.label_codes()[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
         errors = [self._fold_errors(dataset, codes, *fold) for fold in folds]
         self.errors_ = np.array(errors).T

@@ -49,7 +49,7 @@ def block_bytes(layout: Layout, height: int, itemsize: int = 4) -> int:
 
 def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
     """Memory of a descent: a window of rows, the blocks of a batch, parameters and moments, and held-out rows."""
-    most = 2 * settings.batch_rows
+    most = min(2 * settings.batch_rows, n_rows)  # of a block of more rows, the others are never touched
     of_a_step = replace(layout, n_kernels=kept_kernels(layout.n_kernels, settings.dropout))
     blocks = -(-most // BLOCK_ROWS) * block_bytes(of_a_step, min(BLOCK_ROWS, most))
     if settings.dropout > 0:  # a block of the whole machine beside them, and the parameters of a step
@@ -57,7 +57,7 @@ def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSet
     window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
     window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
     held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)
-    sample = 3 * 8 * max(SAMPLE_ROWS, layout.n_kernels) * layout.n_features
+    sample = 3 * 8 * min(n_rows, max(SAMPLE_ROWS, layout.n_kernels)) * layout.n_features
     parameters = layout.size * (4 * 6 + 8)
     return blocks + window + held + sample + parameters + n_rows
 

@@ -68,7 +68,7 @@ class DescentState:
         counts = conform_array(arrays, "counts", "i", (6,), least=0)
         epoch, window, batch, steps, seen, within = (int(v) for v in counts)
         sums = arrays.get("sums", counts)
-        if sums.shape != (2,) or not 0 <= sums[0] < np.inf or not sums[1] >= 0:
+        if sums.dtype.kind != "f" or sums.shape != (2,) or not 0 <= sums[0] < np.inf or not sums[1] >= 0:
             raise ValueError("the array sums holds no loss and no error")
         loss, best_error = (float(v) for v in sums)
         size = conform_array(arrays, "values", "f", (None,)).shape

@@ -106,17 +106,19 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     [[2, 0], [0, 2]]
     """
     model, dataset = model.numeric(dataset, by_position=by_position)
-    truth = _codes(model.classes, dataset.labels(), dataset.label_name)
+    truth = np.empty(dataset.n_rows, np.int32)
+    for start, labels in dataset.label_blocks():
+        truth[start : start + len(labels)] = _codes(model.classes, labels, dataset.label_name, start)
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)
     for start, chunk in dataset.chunks():
         predicted = label_codes(model, Rows(chunk, start, dataset.name), n_jobs)
-        counts += np.bincount(truth[start : start + len(predicted)] * c + predicted, minlength=c * c)
+        counts += np.bincount(truth[start : start + len(predicted)].astype(np.int64) * c + predicted, minlength=c * c)
     return Evaluation(model.classes, counts.reshape(c, c))
 
 
-def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str) -> NDArray[np.intp]:
-    """Position of each label among the classes."""
+def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str, first_row: int) -> NDArray[np.intp]:
+    """Position of each label among the classes; `first_row` is the number of the first."""
     known = ", ".join(repr(label) for label in classes[:LISTED].tolist())
     known += ", ..." if len(classes) > LISTED else ""
     if (classes.dtype.kind == "U") != (labels.dtype.kind == "U"):
@@ -128,8 +130,8 @@ def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str) -> NDArray[np
             return codes
         row = int(unknown[0])
     raise DataError(
-        f"{name} has the label {labels[row].item()!r} at row {row} (0-based), which the model does not know:"
-        f" its classes are {known}"
+        f"{name} has the label {labels[row].item()!r} at row {first_row + row} (0-based), which the model does not"
+        f" know: its classes are {known}"
     )
 
 

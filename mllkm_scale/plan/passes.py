@@ -50,8 +50,8 @@ WORKER_BASE_BYTES = 320_000_000
 
 
 def expected_kernels(sizes: Sizes) -> int:
-    """Active kernels."""
-    return min(EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas)
+    """Active kernels: no more than there are candidates, or support vectors of all classes, whom they serve."""
+    return min(EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas, expected_support(sizes) * sizes.n_outputs)
 
 
 def expected_support(sizes: Sizes) -> int:
@@ -171,7 +171,7 @@ def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
     """What is made of the support and the anchors to scan in so many threads."""
     d, K = sizes.n_features, sizes.n_outputs
     if not sizes.componentwise:
-        return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize)
+        return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize, expected_support(sizes))
     if scanned_bytes(sizes, support_bytes):
         return threads * component_block_bytes(d, K, sizes.n_gammas)
     return threads * component_walk_bytes(sizes.n_anchors, *_component_sizes(sizes))

@@ -13,7 +13,6 @@ from typing import Any
 from mllkm_scale.base.units import format_at_least, format_bytes
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.params import Params
@@ -110,14 +109,16 @@ class Plan:
 
 
 def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
-    """The plan for training on this data set; it reads only the labels.
+    """The plan for training on this data set; it reads only the labels, and these only if the budget can work.
 
     `held_bytes` is other memory of the program that counts within the budget.
     """
     if held_bytes < 0:
         raise ParameterError(f"held_bytes={held_bytes!r}: give a number of bytes, at least 0")
-    classes, _ = encode_labels(dataset.labels())
-    sizes, base_bytes = sizes_of(dataset, params, len(classes)), BASE_BYTES + held_bytes
+    base_bytes = BASE_BYTES + held_bytes
+    _require_room(sizes_of(dataset, params, 2), params.budget_bytes, base_bytes)
+    classes, _ = dataset.label_codes()
+    sizes = sizes_of(dataset, params, len(classes))
     return plan_for(sizes, params.budget_bytes, base_bytes=base_bytes, scratch_dir=params.scratch_dir)
 
 
@@ -127,18 +128,8 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     What is left for the inner problem decides its form, and so the bits. It depends on sizes and budget, not on the
     number of threads or workers.
     """
-    n, d, K = sizes.n_rows, sizes.n_features, sizes.n_outputs
-    chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
-    fixed = [
-        ("interpreter and libraries", base_bytes, "measured"),
-        ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
-        ("duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"),
-        (
-            "kernel scales",
-            sizes.n_anchors * (8 * sizes.n_gammas + 32),
-            f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
-        ),
-    ]
+    n, d = sizes.n_rows, sizes.n_features
+    fixed = _fixed(sizes, base_bytes)
     data_bytes = n * max(d, sizes.n_unmapped) * sizes.itemsize
     learning = learning_bytes(sizes)
     used = sum(size for _, size, _ in fixed)
@@ -170,6 +161,35 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
     fixed.append(("reserve", budget_bytes - used - inner_bytes, "for the allocator"))
     return Plan(sizes, tuple(fixed), in_memory, inner_bytes, disk_bytes, budget_bytes, choice)
+
+
+def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
+    """What is held from the beginning to the end, whatever is solved."""
+    n, K = sizes.n_rows, sizes.n_outputs
+    chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    return [
+        ("interpreter and libraries", base_bytes, "measured"),
+        ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
+        ("duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"),
+        (
+            "kernel scales",
+            sizes.n_anchors * (8 * sizes.n_gammas + 32),
+            f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
+        ),
+    ]
+
+
+def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
+    """Refuse, before any label is read, rows that two classes alone would make too many: a file may declare any number.
+
+    More classes take more.
+    """
+    least = sum(size for _, size, _ in _fixed(sizes, base_bytes))
+    if budget_bytes < least:
+        raise BudgetError(
+            f"memory_budget={format_bytes(budget_bytes)} is too small for {sizes.n_rows} x {sizes.n_features_in}"
+            f" samples: more than {format_at_least(least)} is needed (or fewer rows, threads, components or anchors)"
+        )
 
 
 def expected_working(n_rows: int, n_outputs: int) -> int:

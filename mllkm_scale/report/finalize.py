@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from mllkm_scale.base.events import Listener, Notice, Phase
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
@@ -112,7 +110,7 @@ def require_test_rows(dataset: Dataset, test: Dataset) -> None:
         raise DataError(f"{test.name} would be evaluated after the training: {error}") from None
     if matched is None and test.n_features != dataset.n_features:
         problem = f"{test.n_features} features instead of {dataset.n_features}"
-    elif unknown := set(np.unique(test.labels()).tolist()) - set(np.unique(dataset.labels()).tolist()):
+    elif unknown := set(test.label_codes()[0].tolist()) - set(dataset.label_codes()[0].tolist()):
         problem = f"the label {min(unknown)!r}, which {dataset.label_name} does not have"
     if problem is not None:
         remedy = "give it another name" if test.name.endswith(":X_test") else "leave it out"

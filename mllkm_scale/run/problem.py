@@ -14,7 +14,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Listener, Phase
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import Threads
-from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels, prepare
+from mllkm_scale.data import Dataset, Preprocessor, check, prepare
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec, kmeans_centres, random_rows
@@ -98,7 +98,7 @@ def build_problem(
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
-    classes, codes = encode_labels(dataset.labels())
+    classes, codes = dataset.label_codes()
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
     names = unique_names(dataset.feature_names)

@@ -27,7 +27,6 @@ from mllkm_scale.base.schemas import MOST_JSON_BYTES, Selected, conform, parse_j
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.automatic import weight_of_loss
@@ -124,7 +123,7 @@ def select(
     One that is too dear to be weighed by MKL takes no part. None if no rows can be held out, because classes have
     single rows.
     """
-    _, codes = encode_labels(dataset.labels())
+    _, codes = dataset.label_codes()
     several, few = int(codes.max()) > 1, len(codes) <= FEW_ROWS
     dear = several and not few and not all(_is_learned(rival) for rival in rivals)
     most = MOST_ROWS // 2 if dear else MOST_ROWS

@@ -20,7 +20,6 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
-from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import InterruptedTraining
 from mllkm_scale.learn.proposals import Keeper, NothingKept
@@ -219,7 +218,7 @@ class Training:
             threads=self.threads,
         )
         self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
-        _, codes = encode_labels(dataset.labels())
+        _, codes = dataset.label_codes()
 
         def trials() -> Iterator[Trial]:
             return (make_trial(dataset, codes, fold, quiet) for fold in folds_of(codes, problem.seed, ALL_FOLDS_ROWS))

@@ -103,15 +103,19 @@ def blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
     return min(max(room // (n_gammas * height * a_sum), 1), _MOST_BLOCKS)
 
 
-def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4) -> int:
-    """Memory of a scanning thread: sums of its blocks, distances, bumps and lists of one, and rows times duals."""
+def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4, n_support: int = PART_ROWS) -> int:
+    """Memory of a scanning thread: sums of its blocks, distances, bumps and lists of one, and rows times duals.
+
+    A part of the support has no more rows than there are support vectors.
+    """
+    part_rows = min(PART_ROWS, n_support)
     height, width = block_height(n_features, n_classes, n_gammas), n_features + 1
     at_once = blocks_at_once(n_features, n_classes, n_gammas)
     sums = (at_once * n_classes + 2) * n_gammas * height * width
-    bumps = (2 * n_gammas + 2) * PART_ROWS * height
-    lists = 2 * int(near_share(n_features) * PART_ROWS * height) + n_gammas * height
-    factors = (n_classes if at_once > 1 else 1) * PART_ROWS * width
-    rows = 2 * PART_ROWS * width  # as read from a file, and those of a class
+    bumps = (2 * n_gammas + 2) * part_rows * height
+    lists = 2 * int(near_share(n_features) * part_rows * height) + n_gammas * height
+    factors = (n_classes if at_once > 1 else 1) * part_rows * width
+    rows = 2 * part_rows * width  # as read from a file, and those of a class
     anchors = at_once * height * n_features * (8 + itemsize) + 8 * 2 * height * n_features
     return itemsize * (sums + bumps + lists + factors + rows) + anchors
 

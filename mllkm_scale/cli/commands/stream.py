@@ -175,9 +175,8 @@ def stream(
 
 
 def _labels_of(dataset: Dataset) -> Any:
-    from mllkm_scale.data import encode_labels
 
-    return encode_labels(dataset.labels())[0]
+    return dataset.label_codes()[0]
 
 
 def _classes(text: str) -> list[Any]:

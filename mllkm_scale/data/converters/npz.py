@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,6 @@ from mllkm_scale.data.sources import one_line, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError, ParameterError
 
 __all__ = ["convert_npz"]
-
-_ERRORS = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,9 @@ def convert_npz(source: Path, writer: ArrayWriter, options: ConvertOptions, prog
                             append_array(writer, name, block, header.called)
                         done_bytes += block.nbytes
                         progress(min(done_bytes, total_bytes), total_bytes)
-    except MLLKMError:
+    except (MLLKMError, MemoryError):
         raise
-    except _ERRORS as error:
+    except Exception as error:  # Whatever damage makes zipfile, zlib or numpy raise, the remedy is the same.
         raise DataError(
             f"{source} cannot be read as NPZ ({one_line(error)}): copy it again, or save it with numpy.savez"
         ) from error

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
-from mllkm_scale.data import Dataset, Preprocessor, check, encode_labels
+from mllkm_scale.data import Dataset, Preprocessor, check
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
@@ -122,7 +122,7 @@ class OnlineKernelMKL:
         )
         self.data = Dataset.from_arrays(X, y)
         check(self.data)
-        self.classes, codes = encode_labels(self.data.labels())
+        self.classes, codes = self.data.label_codes()
         if isinstance(family, KernelGrid) and family.anchors.n_features != self.data.n_features:
             raise DataError(
                 f"the grid has anchors of {family.anchors.n_features} features, but X has {self.data.n_features}:"

@@ -1,0 +1,532 @@
+"""Fuzz: damaged and crafted files of every format; each must end in a named error, or give what the whole file gives.
+
+    python jobs/bench/fuzz.py [--inputs 10000] [--seed 0] [--formats model,checkpoint,hdf5] [--keep FOLDER]
+
+Inputs are made from small files that the package itself has written: bits are flipped, bytes replaced by extremes,
+parts cut, doubled or taken from another file; headers of archives and JSON files get wrong values in any field, and
+archives get a new checksum, so that it is right. Readers run in processes of their own. What they do is counted:
+
+    refused      an error of the package, on one line, without control characters
+    same         the result of the whole file
+    other        another result: of formats without a checksum, of which a changed digit is another number; of crafted
+                 files, whose field may have another value
+    traceback    any other exception, or an error that is not one line
+    hang         more than 10 s
+    memory       more than 400 MB for a file of some kilobytes
+    crash        the process ended
+
+The last four are failures, and so is another result of a damaged file with a checksum. Writes results/fuzz.json, and
+exits with 1 after a failure; --keep saves the inputs that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+HANG_S = 10.0
+MEMORY_BYTES = 400_000_000
+BATCH = 20  # inputs of a process
+FAILURES = ("traceback", "hang", "memory", "crash", "changed")
+EXTREMES = (
+    b"\x00",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+    b"\xff" * 8,
+    b"\n",
+    b'"',
+    b"[" * 3000,
+)
+WRONG: tuple[Any, ...] = (
+    None, True, -1, 0, 1.5, 1e308, float("nan"), float("inf"), 10**400, 2**63, "", "text", "a\x1b[2J\n", "*/\\", "\x00",
+    "é" * 5000, [], {}, [[]], [None], {"a": {"b": [{}]}},
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file, what reads it, and what it is: with a checksum, text of JSON, or archive as some kind."""
+
+    path: Path
+    read: Callable[[Path], str]
+    archive: str = ""
+    is_json: bool = False
+
+    @property
+    def checked(self) -> bool:
+        """Whether damage cannot pass for another content."""
+        return bool(self.archive)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--formats", default="")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--results", default="fuzz")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mllkm-fuzz-") as folder:
+        formats = make_formats(Path(folder))
+        if options.formats:
+            formats = {name: formats[name] for name in options.formats.split(",")}
+        counts, failures = fuzz(formats, options.inputs, options.seed, Path(folder), options.keep)
+    print(table(counts))
+    for name, outcome, why in failures[:40]:
+        print(f"{name}: {outcome}: {why}", file=sys.stderr)
+    from common import write
+
+    write(options.results, {"inputs": options.inputs, "seed": options.seed, "counts": counts, "failures": failures})
+    sys.exit(1 if failures else 0)
+
+
+def table(counts: dict[str, Counter[str]]) -> str:
+    """Outcomes by format."""
+    columns = ("refused", "same", "other", *FAILURES)
+    lines = [f"{'format':<12}" + "".join(f"{name:>11}" for name in ("inputs", *columns))]
+    total: Counter[str] = Counter()
+    for name, found in counts.items():
+        total.update(found)
+        lines.append(f"{name:<12}{sum(found.values()):>11,}" + "".join(f"{found[column]:>11,}" for column in columns))
+    lines.append(f"{'all':<12}{sum(total.values()):>11,}" + "".join(f"{total[column]:>11,}" for column in columns))
+    return "\n".join(lines)
+
+
+def fuzz(
+    formats: dict[str, Format], inputs: int, seed: int, folder: Path, keep: Path | None
+) -> tuple[dict[str, Counter[str]], list[tuple[str, str, str]]]:
+    """Counts by format and outcome, and the failures."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    failures: list[tuple[str, str, str]] = []
+    wholes = {name: known.path.read_bytes() for name, known in formats.items()}
+    for number, (name, known) in enumerate(formats.items()):
+        made = -(-inputs * (number + 1) // len(formats)) - -(-inputs * number // len(formats))
+        expected = known.read(known.path)
+        work = folder / "work" / name
+        for first in range(0, made, BATCH):
+            rng = random.Random(f"{seed}/{name}/{first}")
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            paths, crafted = [], []
+            for at in range(min(BATCH, made - first)):
+                content, is_crafted = changed(known, wholes[name], rng.choice(list(wholes.values())), rng, work)
+                path = work / str(at) / known.path.name
+                path.parent.mkdir()
+                path.write_bytes(content)
+                paths.append(path)
+                crafted.append(is_crafted)
+            for path, is_crafted, (outcome, told) in zip(paths, crafted, read_all(known.read, paths), strict=True):
+                if outcome == "read":
+                    outcome = "same" if told == expected else "changed" if known.checked and not is_crafted else "other"
+                counts[name][outcome] += 1
+                if outcome in FAILURES:
+                    failures.append((name, outcome, told))
+                    if keep is not None:
+                        keep.mkdir(parents=True, exist_ok=True)
+                        shutil.copy(path, keep / f"{name}-{len(failures)}-{path.name}")
+    return counts, failures
+
+
+# ---- what is done to a file
+
+
+def changed(known: Format, whole: bytes, other: bytes, rng: random.Random, work: Path) -> tuple[bytes, bool]:
+    """A damaged or crafted file, and whether it is a crafted one."""
+    if known.archive and rng.random() < 0.5:
+        return crafted_seal(known, rng, work), True
+    if known.is_json and rng.random() < 0.7:
+        return crafted_json(whole, rng), True
+    content = bytearray(whole)
+    for _ in range(rng.choice((1, 1, 1, 2, 5, 20))):
+        at = rng.randrange(len(content)) if content else 0
+        match rng.randrange(6):
+            case 0 | 1 if content:
+                content[at] ^= 1 << rng.randrange(8)
+            case 2:
+                extreme = rng.choice(EXTREMES)
+                content[at : at + len(extreme)] = extreme
+            case 3:
+                del content[at : at + rng.choice((1, 4, 100, len(content)))]
+            case 4:
+                content[at:at] = content[at : at + rng.choice((1, 8, 200))]
+            case _:
+                start = rng.randrange(max(1, len(other)))
+                piece = other[start : start + rng.choice((4, 64, 1000))]
+                content[at : at + len(piece)] = piece
+    return bytes(content), False
+
+
+def crafted_seal(known: Format, rng: random.Random, work: Path) -> bytes:
+    """A archive file with a right checksum, and another header or other arrays."""
+    from mllkm_scale.base.archive import read_archive, write_archive
+    from mllkm_scale.errors import MLLKMError
+
+    header, arrays = read_archive(known.path, kind=known.archive, version=99, error=MLLKMError)
+    for _ in range(rng.choice((1, 1, 2))):
+        if rng.random() < 0.5 or not arrays:
+            header = with_wrong_field(header, rng)
+        else:
+            name = rng.choice(sorted(arrays))
+            changed_array = wrong_array(arrays[name], rng)
+            arrays = {key: values for key, values in arrays.items() if key != name}
+            if changed_array is not None:
+                arrays[name] = changed_array
+    target = work / "archive"
+    try:
+        write_archive(target, kind=known.archive, version=1, header=header, arrays=arrays)
+    except MLLKMError:  # the writer has refused it
+        return known.path.read_bytes()
+    return target.read_bytes()
+
+
+def wrong_array(values: np.ndarray, rng: random.Random) -> np.ndarray | None:
+    """An array of other numbers, shape or type; None for none."""
+    flat = values.copy()
+    match rng.randrange(8):
+        case 0:
+            return None
+        case 1 if values.ndim:
+            return values[:-1]
+        case 2:
+            return values[None]
+        case 3 if values.dtype.kind in "iuf":
+            return -flat
+        case 4:
+            return flat.astype(rng.choice(["f4", "i8", "U5", "b1"])) if values.dtype.kind != "U" else flat.astype("S")
+        case 5 if values.dtype.kind == "f" and values.size:
+            flat.reshape(-1)[rng.randrange(values.size)] = rng.choice([np.nan, np.inf, -1.0, 1e308, 0.0])
+        case 6 if values.dtype.kind in "iu" and values.size:
+            flat.reshape(-1)[rng.randrange(values.size)] = rng.choice([-1, 2**31, 2**62, 0])
+        case _ if values.size and values.dtype.kind in "iufb":
+            flat = np.roll(flat, 1)
+    return flat
+
+
+def with_wrong_field(value: Any, rng: random.Random) -> Any:
+    """A JSON value in which a field is another, missing, or one too many."""
+    paths = list(fields(value))
+    changed_value = copy.deepcopy(value)
+    if not paths:
+        return rng.choice(WRONG)
+    path, inner = rng.choice(paths), changed_value
+    for key in path[:-1]:
+        inner = inner[key]
+    match rng.randrange(5):
+        case 0:
+            del inner[path[-1]]
+        case 1 if isinstance(inner, dict):
+            inner[rng.choice(("extra", "", "\x1b", "__class__"))] = rng.choice(WRONG)
+        case _:
+            inner[path[-1]] = rng.choice(WRONG)
+    return changed_value
+
+
+def crafted_json(whole: bytes, rng: random.Random) -> bytes:
+    """A JSON file, or a file of a JSON object a line, with a wrong field."""
+    lines = whole.decode().splitlines()
+    try:
+        found, at = json.loads(whole), None
+    except ValueError:
+        at = rng.randrange(len(lines))
+        found = json.loads(lines[at])
+    text = json.dumps(with_wrong_field(found, rng))
+    if at is None:
+        return text.encode()
+    return "\n".join([*lines[:at], text, *lines[at + 1 :], ""]).encode()
+
+
+def fields(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all fields of a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from fields(item, (*path, key))
+
+
+# ---- who reads it
+
+
+def read_all(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[str, str]]:
+    """The outcome for each path, by processes that are made anew after one has hung or ended."""
+    outcomes: list[tuple[str, str]] = []
+    while len(outcomes) < len(paths):
+        outcomes += _by_a_process(read, paths[len(outcomes) :])
+    return outcomes
+
+
+def _by_a_process(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[str, str]]:
+    """Outcomes of the first paths: of all, or up to one at which the process hung or ended."""
+    import select
+
+    receiving, sending = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        os.close(receiving)
+        with os.fdopen(sending, "w") as told, open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+            for path in paths:
+                told.write(json.dumps(_outcome(read, path)) + "\n")
+                told.flush()
+        os._exit(0)
+    os.close(sending)
+    outcomes: list[tuple[str, str]] = []
+    with os.fdopen(receiving) as told:
+        while len(outcomes) < len(paths):
+            if not select.select([told], [], [], HANG_S)[0]:
+                outcomes.append(("hang", f"{paths[len(outcomes)].name}: no answer after {HANG_S:.0f} s"))
+                os.kill(child, signal.SIGKILL)
+                break
+            line = told.readline()
+            if not line:
+                outcomes.append(("crash", f"{paths[len(outcomes)].name}: the process ended"))
+                break
+            outcome, text = json.loads(line)
+            outcomes.append((outcome, text))
+    os.waitpid(child, 0)
+    return outcomes
+
+
+def _outcome(read: Callable[[Path], str], path: Path) -> tuple[str, str]:
+    from mllkm_scale.errors import MLLKMError
+
+    before = _reset_peak()
+    started = time.monotonic()
+    try:
+        outcome, told = "read", read(path)
+    except MLLKMError as error:
+        lines = str(error).split("\n")
+        plain = all(line.isprintable() and line.strip() for line in lines) and len(lines) <= 25
+        outcome, told = ("refused", "") if plain else ("traceback", f"not one plain line: {str(error)!r}"[:300])
+    except BaseException:
+        outcome, told = "traceback", " | ".join(traceback.format_exc().splitlines()[-5:])[:600]
+    if _peak_bytes() - before > MEMORY_BYTES:
+        return "memory", f"{(_peak_bytes() - before) / 1e6:.0f} MB for {path.stat().st_size:,} bytes"
+    if time.monotonic() - started > HANG_S:
+        return "hang", f"{time.monotonic() - started:.1f} s"
+    return outcome, told
+
+
+def _reset_peak() -> int:
+    """Begin to measure the peak anew where the system allows it; resident bytes now."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status_bytes("VmRSS")
+
+
+def _peak_bytes() -> int:
+    return _status_bytes("VmHWM")
+
+
+def _status_bytes(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+# ---- the files, and their readers
+
+
+def digest(*values: Any) -> str:
+    """Stands for a result."""
+    found = hashlib.blake2b(digest_size=8)
+    for value in values:
+        is_array = isinstance(value, np.ndarray)
+        about = repr((value.dtype.str, value.shape) if is_array else value)
+        found.update(about.encode() + (value.tobytes() if is_array else b""))
+    return found.hexdigest()
+
+
+def make_formats(folder: Path) -> dict[str, Format]:
+    """A whole file of every format, and its reader."""
+    from mllkm_scale import Dataset, train
+    from mllkm_scale.data.converters import convert
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).round(3)
+    y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    source = folder / "whole"
+    source.mkdir(parents=True)
+    with h5py.File(source / "data.h5", "w") as file:
+        file["X"], file["y"] = X, y.astype("S")
+        file.create_dataset("packed", data=X, chunks=(20, 3), compression="gzip", shuffle=True)
+        file["feature_names"] = np.array(["a", "b", "c"], "S")
+    settings: dict[str, Any] = {"anchors": "all", "C": 1.0, "max_rounds": 2, "tol": 1e-4, "n_jobs": 1, "report": False}
+    learned: dict[str, Any] = {"anchors": "learned:4", "n_jobs": 1, "report": False}
+    with Dataset.open(source / "data.h5") as data:
+        train(data, test=data, run_dir=source / "run", **settings)
+        train(data, run_dir=source / "learned", **learned)
+    (source / "run" / "path.json").write_text(json.dumps(PATH_FILE))
+    lines = [",".join([*(f"{value:g}" for value in row), label]) for row, label in zip(X, y, strict=True)]
+    (source / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
+    (source / "table.csv.gz").write_bytes(gzip.compress((source / "table.csv").read_bytes(), mtime=0))
+    codes = (y == "same").astype(int)
+    entries = [" ".join(f"{j + 1}:{value:g}" for j, value in enumerate(row)) for row in X]
+    (source / "rows.libsvm").write_text(
+        "\n".join(f"{code} {entry}" for code, entry in zip(codes, entries, strict=True))
+    )
+    np.save(source / "rows.npy", X)
+    np.savez(source / "rows.npz", X=X, y=y)
+    (source / "images.idx").write_bytes(b"\0\0\x08\x03" + np.array([60, 2, 2], ">u4").tobytes() + bytes(range(240)))
+    (source / "job.toml").write_text(JOB_FILE)
+    formats = {
+        "model": Format(source / "run" / "model.mllkm", read_model, archive="mllkm-model"),
+        "checkpoint": Format(
+            source / "run" / "checkpoint.npz", lambda path: resumed(path, source, settings), archive="mllkm-checkpoint"
+        ),
+        "learning": Format(
+            source / "learned" / "learning.npz", lambda path: resumed(path, source, learned), archive="mllkm-learning"
+        ),
+        "hdf5": Format(source / "data.h5", read_data),
+        "job": Format(source / "job.toml", read_job),
+        "anchors": Format(source / "rows.npy", read_given_anchors),
+        "path.json": Format(source / "run" / "path.json", read_path_file, is_json=True),
+    }
+    for name in ("run.json", "plan.json", "evaluation.json", "history.jsonl"):
+        formats[name] = Format(source / "run" / name, lambda path: read_report(path, source), is_json=True)
+
+    def converted(path: Path) -> str:
+        target = path.with_name("converted.h5")
+        convert(path, target, overwrite=True)
+        with h5py.File(target) as file:
+            texts = {name: file[name].dtype.kind == "O" for name in file}
+            return digest(*(file[name].asstr()[()].tolist() if texts[name] else file[name][()] for name in file))
+
+    names = ["table.csv", "table.csv.gz", "rows.libsvm", "rows.npz", "rows.npy", "images.idx"]
+    with suppress(ImportError):
+        import pyarrow
+        import pyarrow.parquet
+
+        columns = {f"c{j}": X[:, j] for j in range(3)} | {"kind": y}
+        pyarrow.parquet.write_table(pyarrow.table(columns), source / "table.parquet")
+        names.append("table.parquet")
+    return formats | {name.partition(".")[2]: Format(source / name, converted) for name in names}
+
+
+PATH_FILE = {
+    "parameter": "C", "values": [1.0], "seed": 0, "data": {"name": "data.h5:X", "rows": 60, "features": 3},
+    "validation": None, "knee": "C=1",
+    "points": [{
+        "name": "C=1", "parameter": "C", "value": 1.0, "n_kernels": 3, "error": 0.1, "row_us": 2.0, "model_bytes": 1000,
+        "multiply_adds": 100, "gap": 0.01, "status": "converged", "elapsed_s": 1.0,
+    }],
+}  # fmt: skip
+
+JOB_FILE = """\
+[data]
+path = "data.h5"
+x = "X"
+
+[parameters]
+C = 1.0
+gammas = [0.1, 1.0]
+max_rounds = 3
+
+[budget]
+memory = "1GB"
+
+[cluster]
+kind = "local"
+workers = 2
+
+[output]
+run = "run"
+progress = "plain"
+"""
+
+
+def read_model(path: Path) -> str:
+    from mllkm_scale.model import describe, load_model, model_checksum
+
+    model = load_model(path)
+    describe(model).as_text()
+    return model_checksum(model) + digest(model.predict(np.zeros((2, model.n_features_in))))
+
+
+def resumed(path: Path, source: Path, settings: dict[str, Any]) -> str:
+    """The model of a training that goes on from this file."""
+    from mllkm_scale import Dataset, train
+    from mllkm_scale.model import model_checksum
+
+    run = path.parent / "run"
+    shutil.copytree(source / ("run" if path.name == "checkpoint.npz" else "learned"), run)
+    for name in ("checkpoint.npz", "learning.npz"):
+        (run / name).unlink(missing_ok=True)
+    shutil.copy(path, run / path.name)
+    with Dataset.open(source / "data.h5") as data:
+        return model_checksum(train(data, run_dir=run, resume=True, **settings).model)
+
+
+def read_data(path: Path) -> str:
+    from mllkm_scale import Dataset
+    from mllkm_scale.data import check
+
+    with Dataset.open(path) as data, Dataset.open(path, "packed", None) as packed:
+        found = check(data)
+        return digest(found.classes, found.class_counts, data.chunk(0), packed.chunk(0), data.feature_names)
+
+
+def read_job(path: Path) -> str:
+    from mllkm_scale.run.job import load_job
+
+    return digest(load_job(path).parameters)
+
+
+def read_given_anchors(path: Path) -> str:
+    from mllkm_scale.kernels.anchors import read_anchors
+
+    return digest(np.asarray(read_anchors(str(path))))
+
+
+def read_path_file(path: Path) -> str:
+    from mllkm_scale.path.folder import read_path
+    from mllkm_scale.path.points import best_point, knee_point
+
+    points, _ = read_path(path.parent)
+    return digest(knee_point(points), best_point(points))
+
+
+def read_report(path: Path, source: Path) -> str:
+    from mllkm_scale.report.memory_pictures import plan_rows
+
+    from mllkm_scale.report.comparison import _lines, _parameters
+    from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
+    from mllkm_scale.report.learning import learning_section
+    from mllkm_scale.report.run_files import read_run
+
+    for name in ("model.mllkm", "run.json", "plan.json", "evaluation.json", "history.jsonl"):
+        if not (path.parent / name).exists():
+            shutil.copy(source / "run" / name, path.parent / name)
+    run = read_run(path.parent)
+    learning_section(run, None)
+    told = cards(run, None), data_facts(run), result_facts(run), parameters(run), plan_rows(run.plan)
+    return digest(told, _lines([run, run], [None, None]), _parameters([run, run]), len(run.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The budget holds before anything is read: sizes that a file declares are no reason to allocate them."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import h5py
+import numpy as np
+import pytest
+
+from mllkm_scale import Dataset, train
+from mllkm_scale.data import check, encode_labels
+from mllkm_scale.data.labels import LABEL_ROWS
+from mllkm_scale.errors import BudgetError, DataError
+from mllkm_scale.model import evaluate
+from mllkm_scale.params import resolve
+from mllkm_scale.plan.training import make_plan
+
+
+def peak_of(call):
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture
+def declared(tmp_path):
+    """A small file that declares 500 million rows, of which none is stored."""
+    path = tmp_path / "declared.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", (5 * 10**8, 2), "f4", chunks=(10**6, 2))
+        file.create_dataset("y", (5 * 10**8,), "i8", chunks=(10**6,))
+    assert path.stat().st_size < 10_000
+    return path
+
+
+def test_rows_that_a_file_declares_are_refused_by_the_plan_and_not_read(declared):
+    def refused():
+        with Dataset.open(declared) as data, pytest.raises(BudgetError, match="500000000 x 2"):
+            make_plan(data, resolve(memory_budget="2GB"))
+
+    assert peak_of(refused) < 5_000_000
+
+
+def test_one_long_label_is_refused_by_its_row(tmp_path):
+    labels = ["a", "b"] * 40_000
+    labels[70_001] = "x" * 100_000
+    X = np.zeros((len(labels), 1))
+    path = tmp_path / "long.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = X
+        file.create_dataset("y", data=labels, dtype=h5py.string_dtype())
+    with Dataset.open(path) as data:
+
+        def refused():
+            with pytest.raises(DataError, match="100,000 characters at row 70001"):
+                make_plan(data, resolve())
+
+        assert peak_of(refused) < 60_000_000
+    with pytest.raises(DataError, match="at row 1"):
+        check(Dataset.from_arrays(X[:2], ["a", "x" * 300]))
+
+
+def test_labels_of_a_wide_type_are_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "wide.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.zeros((1000, 1))
+        file.create_dataset("y", (1000,), "S100000", chunks=(1,))
+    with Dataset.open(path) as data:
+
+        def refused():
+            with pytest.raises(DataError, match="100,000 bytes"):
+                data.label_codes()
+
+        assert peak_of(refused) < 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["text", "int", "whole floats", "bool"])
+def test_codes_of_blocks_are_those_of_all_labels(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    n = 2 * LABEL_ROWS + 17
+    labels = rng.integers(0, 5, n)
+    labels[LABEL_ROWS + 5] = 17  # a class that comes late
+    labels = {
+        "text": np.array([f"class {code}" for code in range(18)])[labels],
+        "int": labels - 3,
+        "whole floats": labels.astype(float),
+        "bool": labels > 2,
+    }[kind]
+    data = Dataset.from_arrays(np.zeros((n, 1)), labels)
+    classes, codes = data.label_codes()
+    expected = encode_labels(labels)
+    np.testing.assert_array_equal(classes, expected[0])
+    np.testing.assert_array_equal(codes, expected[1])
+    assert classes.dtype == expected[0].dtype
+    np.testing.assert_array_equal(data.labels(), labels)
+
+
+def test_bad_labels_are_named_by_their_row_in_the_data_set(tmp_path):
+    n = LABEL_ROWS + 10
+    X, row = np.zeros((n, 1)), LABEL_ROWS + 3
+    for wrong, why in [(np.nan, "NaN"), (0.5, "continuous")]:
+        labels = np.arange(n) % 2.0
+        labels[row] = wrong
+        with pytest.raises(DataError, match=rf"{row} \(0-based\)") as caught:
+            check(Dataset.from_arrays(X, labels))
+        assert why in str(caught.value)
+    with pytest.raises(DataError, match="more than 1000"):
+        check(Dataset.from_arrays(X, np.arange(n)))
+
+
+def test_an_evaluation_names_the_row_of_an_unknown_label():
+    n = LABEL_ROWS + 10
+    X = np.arange(n)[:, None] % 7.0
+    labels = (X[:, 0] > 3).astype(int)
+    model = train(Dataset.from_arrays(X[:50], labels[:50]), anchors="all", n_jobs=1).model
+    assert evaluate(model, Dataset.from_arrays(X, labels)).error == 0
+    labels[LABEL_ROWS + 4] = 7
+    with pytest.raises(DataError, match=f"row {LABEL_ROWS + 4} "):
+        evaluate(model, Dataset.from_arrays(X, labels))
+
+
+def test_few_rows_of_many_features_are_planned_by_their_own_number():
+    data = Dataset.from_arrays(np.zeros((50, 20_000)), np.arange(50) % 2)
+    assert make_plan(data, resolve(memory_budget="800MB", n_jobs=1)).budget_bytes == 800_000_000
