@@ -53,6 +53,8 @@ class Dataset:
         What the features are called, where that is known.
     columns : Columns or None
         What the columns of a table hold; None for a matrix of numbers without missing values.
+    indicators : array of bool of shape (n_features,) or None
+        Which features are 0 or 1 and stand for a level of a category, or for a missing value.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
 
@@ -88,6 +90,7 @@ class Dataset:
         self.buffer_bytes = x.buffer_bytes
         self._remove: Callable[[], object] | None = None
         self._names: Callable[[], tuple[str, ...] | None] = _no_names
+        self.indicators: NDArray[np.bool_] | None = None
         self._columns: Callable[[], Columns | None] | Columns | None = None
 
     @classmethod
@@ -258,7 +261,7 @@ class Dataset:
 
     def named_as(self, other: Dataset) -> Self:
         """This data set, whose features are called, and whose columns are, as those of another."""
-        self._names, self._columns = other._names, other._columns
+        self._names, self._columns, self.indicators = other._names, other._columns, other.indicators
         return self
 
     def with_names(self, names: Sequence[str]) -> Self:

@@ -103,8 +103,9 @@ def build_problem(
     classes, codes = encode_labels(dataset.labels())
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
+    indicators = dataset.indicators
     dataset = executor.place(dataset.unlabelled())
-    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor)
+    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor, indicators)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
     in_memory = plan.in_memory and not executor.remote
 
