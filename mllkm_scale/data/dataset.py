@@ -53,6 +53,8 @@ class Dataset:
         What the features are called, where that is known.
     columns : Columns or None
         What the columns of a table hold; None for a matrix of numbers without missing values.
+    indicators : array of bool of shape (n_features,) or None
+        Which features are 0 or 1 and stand for a level of a category, or for a missing value.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
 
@@ -88,7 +90,8 @@ class Dataset:
         self.buffer_bytes = x.buffer_bytes
         self._remove: Callable[[], object] | None = None
         self._names: Callable[[], tuple[str, ...] | None] = _no_names
-        self.columns: Columns | None = None
+        self.indicators: NDArray[np.bool_] | None = None
+        self._columns: Callable[[], Columns | None] | Columns | None = None
 
     @classmethod
     def open(
@@ -129,7 +132,7 @@ class Dataset:
                 labels.close()
             dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
             dataset._names = partial(_stored_names, kind, where, x, dataset.n_features)
-            dataset.columns = _stored_columns(kind, where, x, dataset)
+            dataset._columns = partial(_stored_columns, kind, where, x, dataset.n_features, dataset.name)
             return dataset
         except BaseException:
             samples.close()
@@ -170,6 +173,13 @@ class Dataset:
     def feature_names(self) -> tuple[str, ...] | None:
         """What the features are called, where that is known."""
         return self._names()
+
+    @property
+    def columns(self) -> Columns | None:
+        """What the columns of a table hold; None for a matrix of numbers without missing values."""
+        if callable(self._columns):
+            self._columns = self._columns()
+        return self._columns
 
     def bounds(self, i: int) -> tuple[int, int]:
         """First row of chunk `i`, and the row after its last."""
@@ -276,7 +286,7 @@ class Dataset:
 
     def named_as(self, other: Dataset) -> Self:
         """This data set, whose features are called, and whose columns are, as those of another."""
-        self._names, self.columns = other._names, other.columns
+        self._names, self._columns, self.indicators = other._names, other._columns, other.indicators
         return self
 
     def with_names(self, names: Sequence[str]) -> Self:
@@ -286,7 +296,7 @@ class Dataset:
 
     def with_columns(self, columns: Columns | None) -> Self:
         """This data set as a table with such columns."""
-        self.columns = columns
+        self._columns = columns
         return self
 
     def named(self, names: Sequence[str]) -> Self:
@@ -352,10 +362,10 @@ def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_fea
         return None
 
 
-def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, dataset: Dataset) -> Columns | None:
+def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, d: int, called: str) -> Columns | None:
     """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
     group, _, _ = x.rstrip("/").rpartition("/")
-    arrays, d = {}, dataset.n_features
+    arrays = {}
     most = dict(zip(COLUMN_ARRAYS, (d, MAX_ALL_LEVELS, d + 1), strict=True))
     for name in COLUMN_ARRAYS:
         try:
@@ -374,7 +384,7 @@ def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, dat
             source.close()
     if len(arrays[COLUMN_ARRAYS[0]]) != d:
         raise DataError(
-            f"{dataset.name} has {d} features, but kinds of {len(arrays[COLUMN_ARRAYS[0]])} columns stand beside it:"
+            f"{called} has {d} features, but kinds of {len(arrays[COLUMN_ARRAYS[0]])} columns stand beside it:"
             " convert the table again"
         )
-    return Columns.from_arrays(arrays, dataset.feature_names, dataset.name)
+    return Columns.from_arrays(arrays, _stored_names(kind, path, x, d), called)

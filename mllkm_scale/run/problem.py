@@ -101,9 +101,9 @@ def build_problem(
     classes, codes = dataset.label_codes()
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
-    names = unique_names(dataset.feature_names)
+    names, indicators = unique_names(dataset.feature_names), dataset.indicators
     dataset = executor.place(dataset.unlabelled())
-    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor)
+    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor, indicators)
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
     in_memory = plan.in_memory and not executor.remote
 

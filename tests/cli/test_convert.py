@@ -69,7 +69,7 @@ def test_a_target_that_exists_stays_unless_it_may_be_overwritten(mllkm: Run, pet
 
 def test_a_bad_line_is_named_and_ends_with_the_code_of_data_errors(mllkm: Run, pets: Path) -> None:
     with pets.open("a") as file:
-        file.write("cat,heavy,25\n")
+        file.write("cat,3,25,7\n")
     result = mllkm("convert", pets, pets.with_suffix(".h5"), "--label-column", "kind")
     assert result.exit_code == 3
     assert "line 5" in result.stderr

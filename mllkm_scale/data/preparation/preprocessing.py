@@ -43,6 +43,7 @@ class Preprocessor:
         n_components: int | float | None = None,
         whiten: bool = False,
         executor: Executor | None = None,
+        indicators: NDArray[np.bool_] | None = None,
     ) -> Preprocessor:
         """Fit in one or two passes for the scaling and one for the projection.
 
@@ -56,8 +57,10 @@ class Preprocessor:
             Divide each component by its standard deviation.
         executor : Executor, optional
             Who does the passes.
+        indicators : array of bool, optional
+            Features that are 0 or 1; by default as the data set says. See `fit_scaling`.
         """
-        scaled = fit_scaling(dataset, scaling, executor)
+        scaled = fit_scaling(dataset, scaling, executor, dataset.indicators if indicators is None else indicators)
         projection = None if n_components is None else fit_projection(dataset, scaled, n_components, whiten, executor)
         return cls(scaled, projection)
 

@@ -28,6 +28,8 @@ QUANTILE_SCALINGS = ("quantile", "standard+quantile", "auto")
 SIDE_BY_SIDE = ("standard+quantile", "auto")
 """Scalings that may make two columns of a feature."""
 
+INDICATOR_RANGE = 2.0
+
 ALIKE = 0.98
 """A quantile column whose correlation with the standard column of its feature is higher says nothing new."""
 
@@ -159,8 +161,13 @@ def most_columns(kind: str, n_features: int) -> int:
     return n_features * (2 if kind in SIDE_BY_SIDE else 1)
 
 
-def fit_scaling(dataset: Dataset, kind: str, executor: Executor | None = None) -> Scaling:
+def fit_scaling(
+    dataset: Dataset, kind: str, executor: Executor | None = None, indicators: NDArray[np.bool_] | None = None
+) -> Scaling:
     """Fit a scaling in one pass by the executor; kinds that need no pass read nothing.
+
+    In standard columns the `indicators`, which are 0 or 1, have mean 0 and a range of 2, whatever their variance: a
+    rare level of a category is not further from the others than a frequent one. An even split has variance 1.
 
     Examples
     --------
@@ -186,6 +193,8 @@ def fit_scaling(dataset: Dataset, kind: str, executor: Executor | None = None) -
         inverse = 1.0 / spread
     # A spread so small that its inverse overflows is a column that does not change.
     factor = np.where(moments.constant | ~np.isfinite(inverse), 1.0, inverse)
+    if indicators is not None and kind != "minmax":
+        factor = np.where(indicators & ~moments.constant, INDICATOR_RANGE, factor)
     fitted = Scaling(kind, offset, factor)
     return fitted if kind not in SIDE_BY_SIDE else _with_quantiles(kind, fitted, gather_quantiles(dataset, executor))
 

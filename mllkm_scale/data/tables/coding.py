@@ -211,7 +211,10 @@ def code_rows(
         broken = np.argwhere(np.isnan(rows))
         if len(broken):
             row, j = (int(number) for number in broken[0])
-            raise DataError(f"{place(row, j)} is empty: fill it or remove the row, then {then}")
+            cell = arrays[j][row].as_py()
+            what = "empty" if cell is None or str(cell).strip() == "" else "NaN" if cell != cell else repr(cell)
+            what = "NaN" if what.lower() == "'nan'" else what
+            raise DataError(f"{place(row, j)} is {what}: fill it or remove the row, then {then}")
     return rows
 
 

@@ -102,9 +102,16 @@ class Encoding:
         return np.concatenate([[0], np.cumsum(self.widths)]).astype(np.int64)
 
     @property
-    def has_categories(self) -> bool:
-        """Whether there is a category among the columns that are used."""
-        return any(table is not None for table in self.tables)
+    def indicators(self) -> NDArray[np.bool_]:
+        """Which features are 0 or 1, for a level or for a missing value, shape (p,)."""
+        found = np.zeros(self.n_features, dtype=bool)
+        for j, method in enumerate(self.methods):
+            first, after = self.starts[j], self.starts[j + 1]
+            if method == ONE_HOT:
+                found[first:after] = True
+            elif method == PLAIN:
+                found[first + 1 : after] = True
+        return found
 
     def apply(self, X: Array, folds: FoldTables | None = None, first_row: int = 0) -> NDArray[np.float64]:
         """Features (n, p) of rows (n, d), whose categories are codes of `columns`.
@@ -141,7 +148,9 @@ class Encoding:
         """
         translation = self.translation(dataset.columns, dataset.n_features, dataset.name)
         source = EncodedSource(dataset.source, self, translation, folds)
-        return Dataset(source, dataset.label_source, path=dataset.path).with_names(self.feature_names)
+        encoded = Dataset(source, dataset.label_source, path=dataset.path).with_names(self.feature_names)
+        encoded.indicators = self.indicators
+        return encoded
 
     def translation(self, given: Columns | None, n_features: int, name: str) -> Translation:
         """From the codes of a table with such columns, None for plain numbers, to those of this encoding."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
+from mllkm_scale.data import Preprocessor
 from mllkm_scale.data.tables.encoding import Encoding, folds_of_rows
 from mllkm_scale.data.tables.fitting import SMOOTHING, fit_encoding, training_rows
 from mllkm_scale.data.tables.frames import table_dataset
@@ -201,6 +202,16 @@ def test_numbers_stand_for_levels_that_are_numbers_and_for_no_others():
     encoding, _ = fit_encoding(table_dataset(pa.table({"a": ["01", "2"] * 10}), [0, 1] * 10))
     with pytest.raises(DataError, match="is a number, but"):
         numbers(encoding.dataset(Dataset.from_arrays([[1.0]])))
+
+
+def test_rare_levels_are_scaled_as_frequent_ones():
+    table = pa.table({"a": ["u"] * 60 + ["v"] * 35 + ["w"] * 5, "n": np.arange(100.0)})
+    data, _, _ = training_rows(table_dataset(table, [0, 1] * 50), None, 10**9)
+    for kind in ("standard", "auto"):
+        scaled = Preprocessor.fit(data, kind).transform(data.part(0, 100))[:, :4]
+        np.testing.assert_allclose(np.ptp(scaled[:, :3], axis=0), 2.0)
+        np.testing.assert_allclose(scaled.mean(axis=0), 0.0, atol=1e-12)
+        assert scaled[:, 3].std() == pytest.approx(1.0)
 
 
 def test_counts_that_do_not_fit_the_budget_are_refused():
