@@ -25,7 +25,6 @@ from mllkm_scale.run.folder import MODEL
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-
 __all__ = [
     "Facts",
     "Table",
