@@ -35,8 +35,8 @@ LOADED = {
     "video": "src",
     "object": "data",
 }
-PACKAGES = "baselines cluster config data doctor errors export kernels model online path report"
-MODULES = "data.catalogue run.events run.job"
+PACKAGES = "baselines cluster config data errors export kernels model online path report"
+MODULES = "base.events cli.machine_checks data.catalogue run.job"
 PUBLIC = ("mllkm_scale", *(f"mllkm_scale.{name}" for name in f"{PACKAGES} {MODULES}".split()))
 ELSEWHERE = {"Client", "__version__"}  # dask's, and the one of the package
 
