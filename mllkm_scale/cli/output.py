@@ -27,7 +27,6 @@ from mllkm_scale.run.folder import MODEL
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-
 __all__ = [
     "Facts",
     "Table",

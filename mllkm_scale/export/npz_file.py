@@ -27,7 +27,6 @@ from mllkm_scale.model.model import Model
 if TYPE_CHECKING:
     from mllkm_scale.model.tables.additive import AdditiveModel
 
-
 __all__ = ["export_npz", "probe_rows"]
 
 _FAR = 3.0  # times as far from the first anchor as the last one

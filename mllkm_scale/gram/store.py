@@ -22,7 +22,6 @@ from mllkm_scale.gram.ram import RamTiles, Tile
 if TYPE_CHECKING:
     from mllkm_scale.gram.disk import DiskTiles
 
-
 __all__ = ["Tile", "TileKey", "TileStatistics", "TileStore"]
 
 

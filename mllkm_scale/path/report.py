@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 __all__ = ["HEADINGS", "PICTURE", "is_path", "path_picture", "table_rows", "write_path_page"]
 
 LABELLED = 12  # points that have room for their names

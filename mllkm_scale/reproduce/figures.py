@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from mllkm_scale import MLLKMClassifier
 
-
 __all__ = ["KNOTS", "C", "boundary", "draw_figure1", "draw_figure2", "draw_samples", "image", "train_family"]
 
 KNOTS = np.array([[-1.0, -0.45], [-0.55, 0.5], [-0.1, -0.45], [0.35, 0.55], [0.7, -0.3], [1.0, 0.2]])

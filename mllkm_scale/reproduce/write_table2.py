@@ -19,7 +19,6 @@ from mllkm_scale.reproduce.table2 import PairedComparison, Row, Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 __all__ = ["as_csv", "as_latex", "as_markdown", "draw_ranks", "splits_csv", "write"]
 
 LEVEL = 0.05
