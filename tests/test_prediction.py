@@ -12,7 +12,8 @@ import pytest
 import zarr
 
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
-from mllkm_scale.model import model_checksum, predict_file
+from mllkm_scale.model import model_checksum
+from mllkm_scale.prediction import predict_file
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.errors import MLLKMError, ModelFileError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 
@@ -19,8 +20,8 @@ __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "s
 
 KIND = "mllkm-model"
 VERSION = 3
-"""The newest version that is read. Version 3 has names of features; version 2 has columns of features, quantiles or a
-mapped projection. A model is written as the oldest version that can hold it."""
+"""The newest version that is read. Version 3 has names of features or a calibration; version 2 has columns of features,
+quantiles or a mapped projection. A model is written as the oldest version that can hold it."""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
@@ -66,6 +67,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             preprocessor=Preprocessor.from_arrays(arrays),
             certificate=ModelRecord(**header["certificate"]),
             feature_names=header.get("feature_names"),
+            calibration=Calibration.from_dict(header.get("calibration")),
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -86,7 +88,7 @@ def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
 
 
 def _version(model: Model) -> int:
-    if model.feature_names is not None:
+    if model.feature_names is not None or model.calibration is not None:
         return VERSION
     return 1 if model.preprocessor.is_plain else 2
 
@@ -98,4 +100,8 @@ def _header(model: Model) -> dict[str, Any]:
         "local_bias": float(model.family.local_bias),
     }
     header: dict[str, Any] = {"family": family, "certificate": model.certificate.to_header()}
-    return header if model.feature_names is None else header | {"feature_names": list(model.feature_names)}
+    if model.feature_names is not None:
+        header["feature_names"] = list(model.feature_names)
+    if model.calibration is not None:
+        header["calibration"] = model.calibration.as_dict()
+    return header

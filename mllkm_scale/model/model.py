@@ -54,6 +54,8 @@ class Model(ModelParts):
     feature_names : tuple of str, optional
         What the features are called. Rows that come with names are matched by them: data frames and data sets in any
         order of their columns, of which others are left out. Rows without names are taken by position.
+    calibration : Calibration, optional
+        How scores become probabilities.
 
     Examples
     --------
@@ -193,6 +195,34 @@ class Model(ModelParts):
         """
         labels: Array = self.classes[label_codes(self, Rows.of(self.features.of_table(X)), n_jobs)]
         return labels
+
+    def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """The probability of each class, (n, c): what `calibration` makes of `decision_function`.
+
+        Labels follow from the decision function. With the method "temperature" the label is always the class of the
+        largest probability; with "isotonic", two classes, it may be another one for rows near the boundary.
+
+        Raises
+        ------
+        ParameterError
+            If the model has no calibration.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> p = MLLKMClassifier(n_jobs=1).fit(X, y).model_.predict_proba(X)
+        >>> p.shape, p.argmax(axis=1)[[0, 60, 120]].tolist()
+        ((150, 3), [0, 1, 2])
+        """
+        calibration = self.require_calibration()
+        return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        calibration = self.require_calibration()
+        return calibration.log_probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""

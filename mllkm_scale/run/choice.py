@@ -22,6 +22,7 @@ from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
 from mllkm_scale.plan.training import Plan, expected_working
@@ -31,11 +32,13 @@ from mllkm_scale.run.problem import Problem
 
 __all__ = [
     "CS",
+    "HELD_OUT",
     "Choice",
     "MKLPath",
     "choose",
+    "held_out_trial",
     "learned_margins",
-    "learned_mistakes",
+    "learned_scores",
     "machine_start",
     "mkl_flops",
 ]
@@ -47,6 +50,7 @@ CS = (0.1, 1.0, 10.0, 100.0)
 
 ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
 
+HELD_OUT = "rows held out from the descent"
 LOOSE_TOL = 0.05  # of the machines along the path
 DEAR_FLOPS = 2.2e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
 ROUNDS = 8  # that a training takes, about
@@ -62,6 +66,7 @@ class Choice:
     Cs: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()  # on the held-out rows, of each C
     learned_error: float | None = None
+    calibration: Calibration | None = None  # by the scores of the held-out rows
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -70,7 +75,9 @@ class Choice:
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Choice:
         """The choice that `as_dict` was called on."""
-        return cls(**found | {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])})
+        calibration = Calibration.from_dict(found.get("calibration"))
+        lists = {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])}
+        return cls(**found | lists | {"calibration": calibration})
 
 
 def learned_margins(problem: Problem, executor: Executor) -> Array:
@@ -124,20 +131,26 @@ def choose(
         return Choice(fixed, True, "weighed by MKL")
     with ExitStack() as stack:
         folded = problem.data.n_rows <= FOLD_ROWS
-        trials = [stack.enter_context(closing(t)) for t in folds()] if folded else [_held_out(problem)]
+        trials = [stack.enter_context(closing(t)) for t in folds()] if folded else [held_out_trial(problem)]
         n_held = sum(len(trial.codes) for trial in trials)
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
         paths = [MKLPath(trial, params, plan, threads, executor, poll) for trial in trials]
         errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
-        learned_error = sum(learned_mistakes(trial) for trial in trials) / n_held
+        learned = [learned_scores(trial) for trial in trials]
+        codes = np.concatenate([trial.codes for trial in trials])
+    learned_error = mistakes(np.concatenate(learned), codes) / n_held
+    source = "rows held out to choose C" if folded else HELD_OUT
     Cs = tuple(sorted(errors))
     told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
     if params.finish == "auto" and stands and learned_error < errors[best]:
         reason = f"better on held-out rows, {100 * learned_error:.2f} % error against {100 * errors[best]:.2f} % by MKL"
-        return Choice(own, False, reason, Cs, told, learned_error)
+        calibration = fit_calibration(np.concatenate(learned), codes, source)
+        return Choice(own, False, reason, Cs, told, learned_error, calibration)
     reason = f"weighed by MKL; C = {best:g} by {100 * errors[best]:.2f} % error on held-out rows"
-    return Choice(best, True, reason, Cs, told, learned_error)
+    found = [path.found[best] for path in paths if best in path.found]
+    calibration = fit_calibration(np.concatenate(found), codes, source) if len(found) == len(paths) else None
+    return Choice(best, True, reason, Cs, told, learned_error, calibration)
 
 
 def _search(error: Callable[[float], float]) -> dict[float, float]:
@@ -187,9 +200,14 @@ class MKLPath:
         self.trial, self.params = trial, replace(params, tol=max(params.tol, tol))
         self.ways = plan, threads, executor, poll
         self.states: dict[float, Any] = {}
+        self.found: dict[float, Array] = {}  # scores of the held-out rows
 
     def mistakes(self, C: float) -> int:
         """Held-out rows that the machine of this C predicts wrongly."""
+        return mistakes(self.scores(C), self.trial.codes)
+
+    def scores(self, C: float) -> Array:
+        """f (rows, K) of the held-out rows by the machine of this C."""
         problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
         machine = make_machine(problem, problem.signs, self.params, *self.ways)
         assert isinstance(machine, SequentialMKL)
@@ -201,7 +219,8 @@ class MKLPath:
             state = machine_start(machine, problem, slice(None), learned_margins(problem, self.ways[2]))
         self.states[C] = machine.reweighed(state) if problem.learned else _loosely_solved(machine, state)
         poll()
-        return _mistakes(problem, self.states[C], self.trial)
+        self.found[C] = _scores(problem, self.states[C], self.trial)
+        return self.found[C]
 
 
 def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
@@ -213,22 +232,22 @@ def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
     return state
 
 
-def _mistakes(problem: Problem, state: Any, trial: Trial) -> int:
-    """Held-out rows that the machine of a state predicts wrongly."""
+def _scores(problem: Problem, state: Any, trial: Trial) -> Array:
+    """f (rows, K) of the held-out rows by the machine of a state."""
     used = state.weights > 0
     kernels, rows = problem.grid.take(state.active[used]), np.flatnonzero(state.duals.any(axis=1))
     signed = state.duals[rows] * problem.signs[rows]
     coef, local_coef = kernels.coefficients(problem.data.rows(rows), signed, state.weights[used])
-    return mistakes(kernels.decide(trial.rows, coef, local_coef), trial.codes)
+    return kernels.decide(trial.rows, coef, local_coef)
 
 
-def learned_mistakes(trial: Trial) -> int:
-    """Held-out rows that the learned machine predicts wrongly."""
+def learned_scores(trial: Trial) -> Array:
+    """f (rows, K) of the held-out rows by the learned machine."""
     assert trial.problem.learned is not None
-    return mistakes(trial.problem.learned.decide(trial.rows), trial.codes)
+    return trial.problem.learned.decide(trial.rows)
 
 
-def _held_out(problem: Problem) -> Trial:
+def held_out_trial(problem: Problem) -> Trial:
     """The rows that the descent has held out, and the problem without them."""
     assert problem.learned is not None
     held = problem.learned.held

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Listener, Notice, Phase
 from mllkm_scale.base.executor import ThreadExecutor
@@ -27,12 +29,13 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import encode_labels
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.automatic import weight_of_loss
+from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, Contender
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.checkpoint import ANEW
-from mllkm_scale.run.choice import MKLPath, learned_mistakes
-from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
+from mllkm_scale.run.choice import MKLPath, learned_scores
+from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial, mistakes
 from mllkm_scale.run.problem import Problem, build_problem
 
 __all__ = ["Selection", "Tried", "judged_by", "load_selection", "select"]
@@ -81,6 +84,7 @@ class Selection:
 
     tried: tuple[Tried, ...]
     taken: int
+    calibration: Calibration | None = None  # of the one that is taken, by its scores of the held-out rows
 
     def settled(self, params: Params) -> Params:
         """The parameters with the setting that is taken."""
@@ -90,7 +94,8 @@ class Selection:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {"tried": [asdict(one) for one in self.tried], "taken": self.taken}
+        calibration = None if self.calibration is None else self.calibration.as_dict()
+        return {"tried": [asdict(one) for one in self.tried], "taken": self.taken, "calibration": calibration}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], rivals: Sequence[Contender]) -> Selection:
@@ -102,7 +107,7 @@ class Selection:
         known = [replace(chosen, **_setting(rival.at(s))) for rival in rivals for s in rival.strengths]
         if chosen not in known:
             raise ValueError(f"{chosen.name} is none of the settings that compete here")
-        return cls(tried, taken)
+        return cls(tried, taken, Calibration.from_dict(found.get("calibration")))
 
 
 def select(
@@ -142,7 +147,8 @@ def select(
     tried = [one for walk in walks for one in walk.tried(n_held)]
     taken = min(range(len(tried)), key=lambda at: (tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
-    return Selection(tuple(tried), taken)
+    walk, place = [(walk, place) for walk in walks for place in sorted(walk.errors)][taken]
+    return Selection(tuple(tried), taken, walk.calibration(place))
 
 
 class _Walk:
@@ -160,6 +166,7 @@ class _Walk:
         self.rival, self.dataset, self.codes, self.folds = rival, dataset, codes, folds
         self.plan, self.poll = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE), poll
         self.errors: dict[int, float] = {}  # by the place on the path
+        self.found: dict[tuple[int, int], Array] = {}  # scores of the held-out rows, by the fold too
         self.place = rival.first
         self._paths: dict[int, MKLPath] = {}  # of the folds, for candidates that are not learned
         self._stack = ExitStack()
@@ -186,6 +193,20 @@ class _Walk:
 
     def mistakes(self, fold: int) -> int:
         """Rows of a fold that the machine of the next strength predicts wrongly."""
+        scores = self.scores(fold)
+        self.found[self.place, fold] = scores
+        return mistakes(scores, self.codes[self.folds[fold].held])
+
+    def calibration(self, place: int) -> Calibration | None:
+        """By the held-out rows of all folds."""
+        scores = [self.found[key] for key in sorted(self.found) if key[0] == place]
+        codes = np.concatenate([self.codes[fold.held] for fold in self.folds])
+        if sum(map(len, scores)) != len(codes):
+            return None
+        return fit_calibration(np.concatenate(scores), codes, "rows held out to choose the setting")
+
+    def scores(self, fold: int) -> Array:
+        """f (rows, K) of the rows of a fold by the machine of the next strength."""
         own, strength = Threads(), self.rival.strengths[self.place]
         executor, params = ThreadExecutor(own, self.poll), self.rival.at(strength)
 
@@ -200,12 +221,12 @@ class _Walk:
 
         if self.rival.learned:
             with closing(trial()) as found:
-                return learned_mistakes(found)
+                return learned_scores(found)
         if fold not in self._paths:
             found = self._stack.enter_context(closing(trial()))
             self._paths[fold] = MKLPath(found, params, self.plan, own, executor, self.poll, TRYOUT_TOL)
         path = self._paths[fold]
-        return path.mistakes(weight_of_loss(strength, path.trial.problem.data.n_features))
+        return path.scores(weight_of_loss(strength, path.trial.problem.data.n_features))
 
     def tried(self, n_held: int) -> list[Tried]:
         """The strengths that were tried, with their errors on so many rows."""

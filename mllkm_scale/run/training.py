@@ -29,6 +29,7 @@ from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders, is_settled
@@ -36,6 +37,7 @@ from mllkm_scale.plan.training import Plan
 from mllkm_scale.report.finalize import Finalizer
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
+from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checkpoint import load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
 from mllkm_scale.run.folder import RunFolder
@@ -116,6 +118,7 @@ class Training:
         self.proofs: list[Proof] = []  # of the machines that have ended
         self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
+        self.calibration: Calibration | None = None
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
         self._begun = self._keeps_descent = False
@@ -194,11 +197,14 @@ class Training:
             problem = replace(problem, C=self.choice.C)
             if not self.choice.mkl:
                 return self.leave_as_learned(problem, dataset)
+        if self.calibration is None:
+            self.calibration = self.calibrate(problem, dataset, mkl=True)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
         total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
         model = assemble(problem, self.states, total, self.params, status)
+        model = replace(model, calibration=self.calibration)
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
 
@@ -235,7 +241,31 @@ class Training:
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = machine.pricing.proof_of_margins(margins)
         model = assemble_learned(problem, margins, proof.dual, self.params)
+        model = replace(model, calibration=self.calibrate(problem, dataset, mkl=False))
         return self.finish(dataset, model, proof.duals, "learned")
+
+    def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
+        """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
+        if self.choice is not None and self.choice.calibration is not None:
+            return self.choice.calibration
+        if problem.learned is None and self.selection is not None and self.selection.calibration is not None:
+            return self.selection.calibration
+        fit = CrossFit(problem, dataset, self.params, self.plan, self.threads, self.executor, self.poll)
+        if fit.costs and self.out_of_time():
+            self.listener(Notice("no probabilities: the time limit was over before the calibration"))
+            return None
+        self.listener(Phase("calibrate", fit.rows_in_words))
+        try:
+            found = fit.calibration(mkl)
+        except InterruptedTraining:
+            raise
+        except Exception as error:  # the model itself is done, and is not lost for it
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            self.listener(Notice(f"no probabilities: a part of the rows could not be trained on ({why})"))
+            return None
+        if found is None:
+            self.listener(Notice("no probabilities: there are too few rows to hold some out"))
+        return found
 
     def columns(self, problem: Problem) -> list[Array]:
         """Signs of each machine: all columns together (shared weights), or one machine a column."""
@@ -356,6 +386,7 @@ class Training:
             "elapsed_s": self.elapsed_s(),
             "objectives": [[o.primal, o.dual] for o in self.objectives],
             "choice": None if self.choice is None else self.choice.as_dict(),
+            "calibration": None if self.calibration is None else self.calibration.as_dict(),
         }
         save_checkpoint(
             self.folder.checkpoint,
@@ -373,6 +404,7 @@ class Training:
         self.objectives = [Objective(*pair) for pair in header["objectives"]]
         if header.get("choice") is not None:
             self.choice = Choice.from_dict(header["choice"])
+        self.calibration = Calibration.from_dict(header.get("calibration"))
         self.states = [state_from_arrays(kind, arrays, f"machine{k}_") for k in range(len(self.objectives))]
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]

@@ -18,8 +18,9 @@ from pyarrow import parquet
 
 from mllkm_scale import Dataset, MLLKMClassifier
 from mllkm_scale.errors import DataError, ModelFileError, ParameterError
-from mllkm_scale.model import describe, evaluate, load_model, predict_file, save_model
+from mllkm_scale.model import describe, evaluate, load_model, save_model
 from mllkm_scale.model.names import Features
+from mllkm_scale.prediction import predict_file
 
 NAMES = ("age", "height", "weight", "blood pressure")
 ORDER = [2, 0, 3, 1]

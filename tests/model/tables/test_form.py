@@ -19,11 +19,12 @@ from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.model import Model, evaluate, load_model, model_checksum, predict_file, save_model
+from mllkm_scale.model import Model, evaluate, load_model, model_checksum, save_model
 from mllkm_scale.model.inference.direct import DirectModel
 from mllkm_scale.model.tables import form as forms
 from mllkm_scale.model.tables.additive import AdditiveModel, compile_additive
 from mllkm_scale.model.tables.form import MIN_KERNELS
+from mllkm_scale.prediction import predict_file
 
 
 @pytest.fixture(params=MAPS)
