@@ -72,6 +72,11 @@ class ModelParts:
 
     def require_calibration(self) -> Calibration:
         """What makes probabilities of scores; an error if the model has none."""
+        if self.calibration is None and self.certificate.status == "online":
+            raise ParameterError(
+                "the model of this stream has no probabilities yet: they need 100 samples of two classes that came"
+                " after the warm-up, and were predicted before they were learned; learn more of them, or use its scores"
+            )
         if self.calibration is None:
             raise ParameterError(
                 "the model has no calibration, and so no probabilities: it was written by an older version, or trained"

@@ -52,10 +52,14 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
         "errors": record.errors,
         "recent": [list(block) for block in record.recent],
         "started": learner.started is not None,
+        "scored": [len(codes) for _, codes in record.scored],
     }
     arrays: dict[str, Array] = {f"pending_{name}": values for name, values in vars(pending).items()}
     if learner.classes is not None:
         arrays["classes"] = learner.classes
+    if record.scored:
+        scores, codes = zip(*record.scored, strict=True)
+        arrays |= {"scored_scores": np.concatenate(scores), "scored_codes": np.concatenate(codes)}
     if learner.started is None:
         return header, arrays
     setup, machine = learner.started
@@ -81,6 +85,10 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
     try:
         learner.prequential = Prequential(header["tested"], header["errors"])
         learner.prequential.recent.extend(tuple(block) for block in header["recent"])
+        if header.get("scored"):
+            cuts = np.cumsum(header["scored"])[:-1]
+            parts = (np.split(arrays[f"scored_{name}"], cuts) for name in ("scores", "codes"))
+            learner.prequential.scored.extend(zip(*parts, strict=True))
         learner.pending = Pending(**_under("pending_", arrays))
         if "classes" in arrays:
             learner.classes = arrays["classes"]

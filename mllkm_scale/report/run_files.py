@@ -199,7 +199,10 @@ def _evaluation(found: Record, path: Path) -> Evaluation:
         classes, confusion = np.empty(0), np.empty(0, dtype=np.int64)
     if not len(classes) or confusion.shape != (len(classes), len(classes)) or confusion.sum() < 1:
         raise DataError(f"{path} holds no evaluation: remove it, and the report does without")
-    return Evaluation(classes, confusion)
+    numbers = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error")}
+    if not all(value is None or isinstance(value, int | float) for value in numbers.values()):
+        raise DataError(f"{path} holds no evaluation: remove it, and the report does without")
+    return Evaluation(classes, confusion, **numbers)
 
 
 def _mapping(value: Any) -> Record:

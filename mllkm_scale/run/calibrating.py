@@ -57,8 +57,8 @@ class CrossFit:
         if not self.costs:
             return HELD_OUT
         folds = self._folds()
-        n_held, parts = sum(len(fold.held) for fold in folds), "1 fold" if len(folds) == 1 else f"{len(folds)} folds"
-        return f"{n_held:,} rows of {parts}" if folds else "no rows"
+        parts = "1 fold" if len(folds) == 1 else f"{len(folds)} folds"
+        return f"rows of {parts}" if folds else "no rows"
 
     def calibration(self, mkl: bool) -> Calibration | None:
         """The calibration by their scores, of machines that MKL has weighed or of those that were learned.

@@ -53,6 +53,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
 )
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
 @click.option("--scores", is_flag=True, help="Write the decision values of every class as well.")
+@click.option("--probabilities", is_flag=True, help="Write the probability of every class as well.")
 @click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, and use no tables.")
 @overwrite_option
 @jobs_option
@@ -71,6 +72,7 @@ def predict(
     header: bool | None,
     by_position: bool,
     scores: bool,
+    probabilities: bool,
     direct: bool,
     overwrite: bool,
     n_jobs: int,
@@ -92,6 +94,7 @@ def predict(
     Examples:
       mllkm predict run new.csv --out predictions.csv
       mllkm predict run test.csv --scores --out predictions.csv
+      mllkm predict run test.csv --probabilities --out predictions.csv
       mllkm predict run no-names.csv --label-column last --out predictions.csv
       mllkm predict run/model.mllkm new.h5 --x X_test --out predictions.h5 --overwrite
       mllkm predict run new.h5 --out predictions.h5 --workers 4
@@ -113,6 +116,7 @@ def predict(
             header=header,
             by_position=by_position,
             scores=scores,
+            probabilities=probabilities,
             overwrite=overwrite,
             progress=progress,
             n_jobs=n_jobs,
@@ -122,7 +126,8 @@ def predict(
         click.echo(columns_ignored(data.name if str(data) != PIPE else "standard input", summary.ignored), err=True)
     if str(out) == PIPE:
         return
-    written = "prediction and scores" if summary.scores else "prediction"
+    parts = ["prediction"] + ["scores"] * summary.scores + ["probabilities"] * summary.probabilities
+    written = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     click.echo(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
     for label, count in zip(summary.classes, summary.counts, strict=True):
         click.echo(f"  {label!s:<16} {count:>12,}")
