@@ -15,6 +15,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.converters.options import Progress, silent
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.evaluation import Evaluation, evaluate
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.inference.blocks import Rows
@@ -47,6 +48,7 @@ class PredictSummary:
     scores: bool
     model_checksum: str
     size_bytes: int
+    probabilities: bool = False
     ignored: tuple[str, ...] = ()
     by_name: bool = False
 
@@ -62,6 +64,7 @@ def predict_file(
     header: bool | None = None,
     by_position: bool = False,
     scores: bool = False,
+    probabilities: bool = False,
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
     n_jobs: int | None = None,
@@ -97,6 +100,8 @@ def predict_file(
     scores : bool
         Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``, of which two classes
         have one, positive for the second.
+    probabilities : bool
+        Also write the probability of every class: the data set ``probabilities``, or the columns ``probability_LABEL``.
     overwrite : bool
         Replace an existing target.
     progress : callable, optional
@@ -115,7 +120,8 @@ def predict_file(
         If the source cannot be read or does not fit the model; row or line, and column are named. Features that are
         missing are listed, with columns whose names are near theirs.
     ParameterError
-        If the target exists, is the source, or has a name of no known format; or an option does not fit the source.
+        If the target exists, is the source, or has a name of no known format; or an option does not fit the source; or
+        probabilities are wanted of a model without a calibration.
     ScratchError
         If the target cannot be written.
 
@@ -138,18 +144,19 @@ def predict_file(
         raise ParameterError(f"{goal} is the file to be predicted: choose another name for the target")
     if client is not None and not rows.is_dataset:
         raise ParameterError(f"workers read HDF5 and zarr, not {rows.format}: convert {rows.name} first")
+    calibration = model.require_calibration() if probabilities else None
     checksum, tell = model_checksum(model), progress or silent
     with prediction_target(goal, overwrite=overwrite) as writer:
-        passing = _Passing(model.machine, writer, scores, n_jobs)
+        passing = _Passing(model.machine, writer, scores, calibration, n_jobs)
         if rows.is_dataset:
             with rows.dataset() as opened:
                 dataset, columns = (opened, None) if by_position else match_dataset(model.features, opened)
                 passing.matched(columns)
                 _, features = model.numeric(dataset, by_position=True)
-                writer.describe(model.classes, checksum, scores)
+                writer.describe(model.classes, checksum, scores, probabilities)
                 passing.dataset(features, tell, client, goal.parent)
         else:
-            writer.describe(model.classes, checksum, scores)
+            writer.describe(model.classes, checksum, scores, probabilities)
             rows.walk(model.features, passing.take, tell, passing.matched, model.encoding)
     return PredictSummary(
         source=rows.path,
@@ -158,6 +165,7 @@ def predict_file(
         classes=tuple(model.classes.tolist()),
         counts=tuple(passing.counts.tolist()),
         scores=scores,
+        probabilities=probabilities,
         model_checksum=checksum,
         size_bytes=writer.size_bytes,
         ignored=() if passing.columns is None else passing.columns.ignored,
@@ -172,10 +180,19 @@ def _path(given: str | os.PathLike[str]) -> Path:
 class _Passing:
     """Rows on their way to the target, and how often each class was predicted so far."""
 
-    def __init__(self, model: Model, writer: PredictionTarget, scores: bool, n_jobs: int | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        writer: PredictionTarget,
+        scores: bool,
+        calibration: Calibration | None,
+        n_jobs: int | None,
+    ) -> None:
         self.counts = np.zeros(len(model.classes), dtype=np.int64)
         self._model, self._writer, self._scores, self._n_jobs = model, writer, scores, n_jobs
-        self._evaluate = decide if scores else label_codes
+        self._calibration = calibration
+        self._needs_scores = scores or calibration is not None
+        self._evaluate = decide if self._needs_scores else label_codes
         self.columns: MatchedColumns | None = None
 
     def matched(self, columns: MatchedColumns | None) -> None:
@@ -188,9 +205,10 @@ class _Passing:
 
     def write(self, values: Array) -> None:
         """Write decision functions, or labels by their positions among the classes."""
-        codes = self._model.codes(values) if self._scores else values
+        codes = self._model.codes(values) if self._needs_scores else values
+        probabilities = None if self._calibration is None else self._calibration.probabilities(values)
         self.counts += np.bincount(codes, minlength=len(self.counts))
-        self._writer.append_predictions(self._model.classes[codes], values if self._scores else None)
+        self._writer.append_predictions(self._model.classes[codes], values if self._scores else None, probabilities)
 
     def dataset(self, dataset: Dataset, progress: Progress, client: Client | None, folder: Path) -> None:
         """Predict a data set, by threads here or by the workers of a client."""
@@ -209,4 +227,4 @@ class _Passing:
         from mllkm_scale.cluster.executor import dask_executor
 
         with dask_executor(client, None, folder) as executor:
-            yield decision_pass(self._model, dataset, executor, scores=self._scores)
+            yield decision_pass(self._model, dataset, executor, scores=self._needs_scores)

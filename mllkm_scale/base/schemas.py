@@ -139,12 +139,29 @@ class Certificate(_Header):
         _require_plain(self.params, "params")
 
 
+class Calibrated(_Header):
+    """How scores become probabilities; `Calibration` checks what its fields mean together."""
+
+    method: Literal["temperature", "isotonic"]
+    slope: Positive
+    knots: list[Real] = []
+    levels: list[Share] = []
+    n_rows: Count = 0
+    source: Line = ""
+    log_loss: Bound = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.knots) != len(self.levels):
+            raise ValueError(f"there are {len(self.knots)} knots and {len(self.levels)} levels")
+
+
 class ModelHeader(_Header):
     """Of model.mllkm."""
 
     family: FamilyHeader
     certificate: Certificate
     feature_names: list[Line] | None = None
+    calibration: Calibrated | None = None
 
 
 class Choice(_Header):
@@ -156,6 +173,7 @@ class Choice(_Header):
     Cs: list[Positive] = []
     errors: list[Share] = []
     learned_error: Share | None = None
+    calibration: Calibrated | None = None
 
     def __post_init__(self) -> None:
         if len(self.Cs) != len(self.errors):
@@ -174,6 +192,7 @@ class TrainingHeader(_Checkpoint):
     elapsed_s: Duration
     objectives: list[tuple[Bound, Bound]]
     choice: Choice | None = None
+    calibration: Calibrated | None = None
 
 
 class _Family(_Header):
@@ -200,6 +219,7 @@ class StreamHeader(_Checkpoint):
     C: Positive | None = None
     family: _Family | None = None
     feature_names: list[Line] | None = None
+    scored: list[Count] = []
 
     def __post_init__(self) -> None:
         if self.errors > self.tested:
@@ -294,6 +314,7 @@ class Selected(_Record, forbid_unknown_fields=True):
 
     tried: list[Tried]
     taken: Count
+    calibration: Calibrated | None = None
 
     def __post_init__(self) -> None:
         if self.taken >= len(self.tried):
@@ -306,6 +327,9 @@ class EvaluationFile(_Record):
     classes: list[bool | int | Real | Text]
     confusion: list[list[Count]]
     data: Text = ""
+    log_loss: Duration | None = None
+    brier: Duration | None = None
+    calibration_error: Share | None = None
 
     def __post_init__(self) -> None:
         n = len(self.classes)

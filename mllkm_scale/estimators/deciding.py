@@ -60,6 +60,16 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
         return self.model_.predict(self._rows(X), n_jobs=self._threads())
 
+    def predict_proba(self, X: ArrayLike | Dataset) -> Array:
+        """Probability of each class, (n, c), in the order of `classes_`; see `Model.predict_proba`."""
+        check_is_fitted(self)
+        return self.model_.require_calibration().probabilities(self.decision_function(X))
+
+    def predict_log_proba(self, X: ArrayLike | Dataset) -> Array:
+        """Logarithm of the probability of each class, (n, c)."""
+        check_is_fitted(self)
+        return self.model_.require_calibration().log_probabilities(self.decision_function(X))
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 

@@ -8,10 +8,15 @@ over the kernels.
 
 from __future__ import annotations
 
-from mllkm_scale.export.layout import Layout
-from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
+import numpy as np
 
-__all__ = ["functions"]
+from mllkm_scale.export.c_text import c_float
+from mllkm_scale.export.layout import Layout
+from mllkm_scale.export.single import require_single
+from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
+from mllkm_scale.model.calibration import TEMPERATURE, Calibration
+
+__all__ = ["functions", "probabilities"]
 
 _HEAD = """\
 /* The name of class i, which mllkm_predict returns the number of; an empty text for numbers of no class. */
@@ -215,6 +220,73 @@ static inline void mllkm_add(const float *z, float *scores, float *lost)
     }
 }
 """
+
+
+_PROBABILITIES = """
+/* The probability of each class; all are NaN where the scores are. */
+static inline void mllkm_probabilities(const float *x, float *p)
+{
+    mllkm_scores(x, p);
+@P@}
+"""
+
+_SIGMOID = """\
+    {
+        const float f = @SLOPE@ * p[0], e = expf(-fabsf(f)), more = 1.0f / (1.0f + e), less = e * more;
+        p[0] = f > 0.0f ? less : more;
+        p[1] = f > 0.0f ? more : less;
+    }
+"""
+
+_SOFTMAX = """\
+    {
+        float largest = p[0], sum = 0.0f;
+        long k;
+        for (k = 1; k < MLLKM_N_CLASSES; k++)
+            if (p[k] > largest)
+                largest = p[k];
+        for (k = 0; k < MLLKM_N_CLASSES; k++) {
+            p[k] = expf(@SLOPE@ * (p[k] - largest));
+            sum += p[k];
+        }
+        for (k = 0; k < MLLKM_N_CLASSES; k++)
+            p[k] /= sum;
+    }
+"""
+
+_ISOTONIC = """\
+    {
+        const float f = p[0];
+        long low = 0, high = MLLKM_N_KNOTS - 1;
+        if (!(f - f == 0.0f)) {
+            p[1] = f;
+            return;
+        }
+        if (f >= mllkm_knots[high])
+            low = high;
+        else if (f <= mllkm_knots[low])
+            high = low;
+        while (high - low > 1) {
+            const long middle = (low + high) / 2;
+            if (mllkm_knots[middle] <= f)
+                low = middle;
+            else
+                high = middle;
+        }
+        p[1] = mllkm_probability[low];
+        if (high > low)
+            p[1] += (f - mllkm_knots[low]) / (mllkm_knots[high] - mllkm_knots[low])
+                    * (mllkm_probability[high] - mllkm_probability[low]);
+        p[0] = 1.0f - p[1];
+    }
+"""
+
+
+def probabilities(calibration: Calibration, n_scores: int) -> str:
+    """The function of the probabilities; names begin with mllkm and MLLKM."""
+    steps = _SOFTMAX if n_scores > 1 else _SIGMOID if calibration.method == TEMPERATURE else _ISOTONIC
+    slope = c_float(float(require_single(np.array([calibration.slope]), "the slope of the calibration")[0]))
+    return _PROBABILITIES.replace("@P@", steps).replace("@SLOPE@", slope)
 
 
 def functions(layout: Layout, degree: int | None) -> str:

@@ -11,13 +11,14 @@ import numpy as np
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.export.c_code import functions
+from mllkm_scale.export.c_code import functions, probabilities
 from mllkm_scale.export.c_text import c_comment, c_string, c_table
 from mllkm_scale.export.encoded import about_encoding, c_encoding
 from mllkm_scale.export.forms import FormName, find_tables
 from mllkm_scale.export.layout import Layout, TableLayout, machine_layout, table_layout
 from mllkm_scale.export.single import require_single, single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
+from mllkm_scale.model.calibration import ISOTONIC
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
@@ -83,7 +84,7 @@ def export_c(
     tables = find_tables(model, form, deviation)
     layout = machine_layout(model)
     cells = None if tables is None else single_tables(table_layout(tables, layout))
-    constants = _constants(layout, cells)
+    constants = _constants(layout, cells) | _calibration_constants(model)
     constant_bytes = sum(values.nbytes for values in constants.values())
     summary = ExportSummary(
         paths=(target,),
@@ -94,6 +95,8 @@ def export_c(
     )
     code = [c_table(f"mllkm_{name}", values) for name, values in constants.items()]
     code.append(functions(layout, None if cells is None else cells.degree))
+    if model.calibration is not None:
+        code.append(probabilities(model.calibration, layout.n_scores))
     guard = f"{prefix.upper()}_H"
     parts = [
         c_comment(_about(model, layout, summary, prefix)),
@@ -136,6 +139,14 @@ def _constants(layout: Layout, cells: TableLayout | None) -> dict[str, np.ndarra
     return singles
 
 
+def _calibration_constants(model: Model) -> dict[str, np.ndarray]:
+    """Knots of an isotonic calibration, and the probability of the second class at each."""
+    if model.calibration is None or model.calibration.method != ISOTONIC:
+        return {}
+    found = {"knots": np.array(model.calibration.knots), "probability": np.array(model.calibration.levels)}
+    return {name: require_single(values, f"the array {name!r} of the calibration") for name, values in found.items()}
+
+
 def _whole(numbers: np.ndarray) -> np.ndarray:
     """Numbers from 0 in the shortest type of C that holds them."""
     return numbers.astype(np.uint16 if numbers.max() < 2**16 else np.int64)
@@ -150,6 +161,8 @@ def _sizes(model: Model, layout: Layout, cells: TableLayout | None) -> str:
     }
     if layout.preparation.columns is not None:
         sizes["N_COLUMNS"] = layout.preparation.n_columns
+    if model.calibration is not None and model.calibration.method == ISOTONIC:
+        sizes["N_KNOTS"] = len(model.calibration.knots)
     sizes |= {"N_KERNELS": layout.n_kernels} if cells is None else {"DEGREE": cells.degree}
     return "".join(f"#define MLLKM_{name} {size}\n" for name, size in sizes.items())
 
@@ -185,6 +198,14 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
         "      the number of the class of a row, from 0; -1 where the row is not finite",
         f"  void {prefix}_scores(const float *x, float *scores);",
         f"      {macro}_N_SCORES decision values of a row",
+        *(
+            [
+                f"  void {prefix}_probabilities(const float *x, float *p);",
+                f"      the probability of each of the {macro}_N_CLASSES classes of a row",
+            ]
+            if model.calibration is not None
+            else []
+        ),
         f"  const char *{prefix}_class_name(int i);",
         "      the name of a class, in UTF-8",
         "",

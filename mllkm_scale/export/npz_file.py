@@ -179,7 +179,9 @@ def _archive(arrays: dict[str, Array]) -> bytes:
 def _test_vectors(model: Model) -> dict[str, Any]:
     rows, direct = probe_rows(model.machine), model.machine.direct()
     scores = direct.decision_function(rows)
+    calibration = model.calibration
     return {
+        "probabilities": None if calibration is None else calibration.probabilities(scores).tolist(),
         "rows": rows.tolist(),
         "scores": scores.reshape(len(rows), -1).tolist(),
         "labels": model.classes[model.codes(scores)].tolist(),

@@ -9,6 +9,7 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.export.encoded import encoding_record
 from mllkm_scale.kernels.maps import MapName
+from mllkm_scale.model.calibration import ISOTONIC, Calibration
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
@@ -24,6 +25,7 @@ BUMPS: dict[MapName, str] = {
     "linear": "h(t) = max(0, 1 - gamma t)",
     "squared": "h(t) = max(0, 1 - gamma t^2)",
 }
+_OF_CALIBRATION = ("method", "slope", "knots", "levels")
 _TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "float", "U": "text"}
 
 
@@ -40,7 +42,7 @@ def describe_export(
     model: Model, arrays: dict[str, ArrayNote], npz: dict[str, str], deviation: float | None, tests: dict[str, Any]
 ) -> dict[str, Any]:
     """All that the JSON file holds; `deviation` is that of the tables, None where there are none."""
-    family = model.family
+    family, calibration = model.family, model.calibration
     return {
         "format": FORMAT,
         "version": _version(model),
@@ -56,6 +58,9 @@ def describe_export(
         "n_features": int(model.anchors.shape[1]),
         "n_kernels": model.n_kernels,
         "n_scores": model.n_machines,
+        "calibration": None
+        if calibration is None
+        else {name: value for name, value in calibration.as_dict().items() if name in _OF_CALIBRATION},
         "scaling": model.preprocessor.scaling.kind,
         "projection": model.preprocessor.projection is not None,
         "tables": None if deviation is None else {"deviation": deviation},
@@ -110,4 +115,17 @@ def _formulas(model: Model, tables: bool) -> dict[str, list[str]]:
         ]
     two = model.n_machines == 1
     formulas["decision"] = ["classes[1] if f_0 > 0 else classes[0]" if two else "classes[k], k the first largest f_k"]
+    if model.calibration is not None:
+        formulas["probabilities"] = _probabilities(model.calibration, two)
     return formulas
+
+
+def _probabilities(calibration: Calibration, two: bool) -> list[str]:
+    if calibration.method == ISOTONIC:
+        return [
+            "p_1 = the linear interpolation of levels at knots, at f_0, constant beyond the first and the last",
+            "p_0 = 1 - p_1",
+        ]
+    if two:
+        return ["p_1 = 1 / (1 + exp(-slope f_0))", "p_0 = 1 - p_1"]
+    return ["p_k = exp(slope f_k) / sum over j of exp(slope f_j)"]

@@ -21,6 +21,7 @@ from mllkm_scale.export.onnx_machine import (
     add_table_scores,
     import_onnx,
 )
+from mllkm_scale.export.onnx_probabilities import add_probabilities
 from mllkm_scale.export.single import single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum
@@ -47,7 +48,8 @@ def export_onnx(
     input (rows, 1) for each column instead, which is called as the column: text for categories, numbers for the rest
     (NaN for a missing one, 0 and 1 for booleans, days since 1970 for dates). Its outputs are ``label``, (rows,), and
     ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score a class. Labels are int64
-    where all classes are whole numbers or booleans, and text otherwise.
+    where all classes are whole numbers or booleans, and text otherwise. A model with a calibration has a third output,
+    ``probabilities``, (rows, classes).
 
     Parameters
     ----------
@@ -112,6 +114,8 @@ def export_onnx(
     labels = _add_labels(graph, model, scores)
     graph("Identity", labels[0], name="label")
     graph.cast(scores, given, name="scores")
+    if model.calibration is not None:
+        graph.cast(add_probabilities(graph, model.calibration, scores, model.n_machines), given, name="probabilities")
     constant_bytes = sum(len(value.raw_data) for value in graph.initializers)
     if constant_bytes > _MAX_BYTES:
         raise ParameterError(
@@ -150,15 +154,18 @@ def _are_whole(classes: np.ndarray) -> bool:
 
 def _model(graph: Graph, model: Model, summary: ExportSummary, inputs: list[Any], number: int, label_type: int) -> Any:
     helper = graph.onnx.helper
+    outputs = [
+        helper.make_tensor_value_info("label", label_type, ["rows"]),
+        helper.make_tensor_value_info("scores", number, ["rows", model.n_machines]),
+    ]
+    if model.calibration is not None:
+        outputs.append(helper.make_tensor_value_info("probabilities", number, ["rows", len(model.classes)]))
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "mllkm",
             inputs,
-            [
-                helper.make_tensor_value_info("label", label_type, ["rows"]),
-                helper.make_tensor_value_info("scores", number, ["rows", model.n_machines]),
-            ],
+            outputs,
             graph.initializers,
         ),
         opset_imports=[helper.make_opsetid("", OPSET)]
@@ -181,6 +188,7 @@ def _facts(model: Model, summary: ExportSummary) -> dict[str, str]:
         "form_deviation": repr(summary.deviation),
         "classes": json.dumps(model.classes.tolist()),
         "feature_names": json.dumps(model.feature_names),
+        "calibration": json.dumps(None if model.calibration is None else model.calibration.method),
         "gap": repr(record.gap),
         "primal": repr(record.primal),
         "dual": repr(record.dual),

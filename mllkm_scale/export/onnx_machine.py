@@ -25,7 +25,15 @@ from mllkm_scale.export.single import require_single
 from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
 
-__all__ = ["Graph", "add_component_scores", "add_global_scores", "add_preparation", "add_table_scores", "import_onnx"]
+__all__ = [
+    "Graph",
+    "add_component_scores",
+    "add_global_scores",
+    "add_levels",
+    "add_preparation",
+    "add_table_scores",
+    "import_onnx",
+]
 
 
 def import_onnx() -> ModuleType:
@@ -89,7 +97,7 @@ def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
         x = graph("Gather", x, preparation.columns, axis=1)
     centred = graph("Sub", x, preparation.centre)
     if preparation.knots is not None:
-        centred = _add_levels(graph, preparation.knots, centred)
+        centred = add_levels(graph, preparation.knots, centred)
     if preparation.matrix is None:
         assert preparation.factors is not None
         z = graph("Mul", centred, preparation.factors)
@@ -98,7 +106,7 @@ def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
     return graph("Add", z, preparation.shift)
 
 
-def _add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
+def add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
     """Columns x (n, p), of which those with knots are mapped; the others come first in what is put together."""
     plain, mapped = (np.flatnonzero(knots.mapped == has) for has in (False, True))
     starts = knots.take(mapped).starts

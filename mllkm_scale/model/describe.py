@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.errors import ModelFileError
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.describe_text import lines
 from mllkm_scale.model.files import model_arrays, model_checksum
 from mllkm_scale.model.model import Model
@@ -60,7 +61,7 @@ class Description:
     `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what a thread
     that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h: by the
     direct form, where there are `tables`; where there are none `no_tables` says why. `feature_names` are None where the
-    model knows its features by their order alone.
+    model knows its features by their order alone, and `calibration` is None where it gives no probabilities.
     """
 
     map: str
@@ -84,6 +85,7 @@ class Description:
     tables: TableFacts | None
     no_tables: str
     feature_names: tuple[str, ...] | None = None
+    calibration: Calibration | None = None
 
     @property
     def family(self) -> str:
@@ -145,6 +147,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
         tables=_table_facts(model, _preparing_cost(model)),
         no_tables=model.form.reason,
         feature_names=model.feature_names,
+        calibration=model.calibration,
     )
 
 

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from mllkm_scale.model.parts import ModelParts
     from mllkm_scale.model.record import ModelRecord
 
-__all__ = ["LISTED", "class_names", "cost_facts", "facts_in_words", "lines", "one_line", "proved_facts"]
+__all__ = [
+    "LISTED",
+    "calibration_in_words",
+    "class_names",
+    "cost_facts",
+    "facts_in_words",
+    "lines",
+    "one_line",
+    "proved_facts",
+]
 
 LISTED = 10
 LABEL = 60  # characters of a label that are shown
@@ -32,6 +41,7 @@ def facts_in_words(description: Description) -> dict[str, str]:
         "features": f"{description.n_features_in} in, {description.n_features_out} as the kernels see them",
         "names": "none: features are known by their order" if names is None else class_names(names),
         "classes": class_names(description.classes),
+        "probabilities": calibration_in_words(description),
         "preprocessing": description.preprocessing,
         **proved_facts(record),
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
@@ -40,6 +50,19 @@ def facts_in_words(description: Description) -> dict[str, str]:
         **cost_facts(description),
         "sha256": description.checksum,
     }
+
+
+def calibration_in_words(description: Description) -> str:
+    """How scores become probabilities, and by which rows that was fitted."""
+    fitted = description.calibration
+    if fitted is None:
+        return "none: the model has no calibration"
+    how = (
+        f"temperature, scores times {fitted.slope:.4g}"
+        if fitted.method == "temperature"
+        else (f"isotonic, {len(fitted.knots)} knots")
+    )
+    return f"{how}; by {fitted.n_rows:,} {fitted.source}, log loss {fitted.log_loss:.4g}"
 
 
 def learned_facts(record: ModelRecord) -> dict[str, str]:

@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.inference.blocks import Rows
+from mllkm_scale.model.inference.decision import decide
 from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.model import Model
 
 __all__ = ["Evaluation", "evaluate"]
 
 LISTED = 10
+BINS = 10  # of the largest probability, for the calibration error
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,10 @@ class Evaluation:
     classes : array (c,)
     confusion : int64 array (c, c)
         Rows are true classes, columns predicted ones.
+    log_loss, brier, calibration_error : float or None
+        Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
+        sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
+        over ten bins of it, weighed by their rows.
 
     Examples
     --------
@@ -38,6 +45,9 @@ class Evaluation:
 
     classes: NDArray[Any]
     confusion: NDArray[np.int64]
+    log_loss: float | None = None
+    brier: float | None = None
+    calibration_error: float | None = None
 
     @property
     def n(self) -> int:
@@ -73,9 +83,8 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
         arrays = ("classes", "confusion", "precision", "recall", "f1")
-        return {"n": self.n, "accuracy": self.accuracy, "error": self.error} | {
-            name: getattr(self, name).tolist() for name in arrays
-        }
+        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error")
+        return {name: getattr(self, name) for name in numbers} | {name: getattr(self, name).tolist() for name in arrays}
 
 
 def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_jobs: int | None = None) -> Evaluation:
@@ -111,10 +120,44 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
         truth[start : start + len(labels)] = _codes(model.classes, labels, dataset.label_name, start)
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)
+    sums = None if model.calibration is None else _Sums(model.calibration)
     for start, chunk in dataset.chunks():
-        predicted = label_codes(model, Rows(chunk, start, dataset.name), n_jobs)
+        rows = Rows(chunk, start, dataset.name)
+        if sums is None:
+            predicted = label_codes(model, rows, n_jobs)
+        else:
+            scores = decide(model, rows, n_jobs)
+            predicted = model.codes(scores)
+            sums.add(scores, truth[start : start + len(predicted)].astype(np.intp))
         counts += np.bincount(truth[start : start + len(predicted)].astype(np.int64) * c + predicted, minlength=c * c)
-    return Evaluation(model.classes, counts.reshape(c, c))
+    confusion = counts.reshape(c, c)
+    return Evaluation(model.classes, confusion) if sums is None else Evaluation(model.classes, confusion, *sums.means())
+
+
+class _Sums:
+    """What is added up over the rows to measure probabilities."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._calibration = calibration
+        self._log_loss = self._brier = 0.0
+        self._bins = np.zeros((3, BINS))  # rows, their largest probabilities, and how many of their classes are true
+
+    def add(self, scores: NDArray[Any], truth: NDArray[np.intp]) -> None:
+        """Rows with these scores and true classes."""
+        log_p, at = self._calibration.log_probabilities(scores), np.arange(len(truth))
+        p = np.exp(log_p)
+        self._log_loss -= float(log_p[at, truth].sum())
+        self._brier += float(np.square(p).sum() - 2.0 * p[at, truth].sum() + len(truth))
+        likely, largest = p.argmax(axis=1), p.max(axis=1)
+        bins = np.minimum((largest * BINS).astype(np.intp), BINS - 1)
+        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth)):
+            self._bins[row] += np.bincount(bins, values, minlength=BINS)
+
+    def means(self) -> tuple[float, float, float]:
+        """Log loss, Brier score, and calibration error."""
+        rows, largest, true = self._bins
+        n = float(rows.sum())
+        return self._log_loss / n, self._brier / n, float(np.abs(largest - true).sum()) / n
 
 
 def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str, first_row: int) -> NDArray[np.intp]:

@@ -14,6 +14,7 @@ from mllkm_scale.data.tables.encoding import ENCODING_ARRAYS, Encoding
 from mllkm_scale.errors import MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 
@@ -22,7 +23,8 @@ __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "s
 KIND = "mllkm-model"
 VERSION = 3
 """The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; version 3 has
-names of features or the encoding of a table. A model is written as the oldest version that can hold it."""
+names of features, a calibration, or the encoding of a table. A model is written as the oldest version that can hold it.
+"""
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
 
@@ -76,6 +78,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             certificate=ModelRecord(**header["certificate"]),
             feature_names=header.get("feature_names"),
             encoding=Encoding.from_arrays(arrays) if any(name in arrays for name in ENCODING_ARRAYS) else None,
+            calibration=Calibration.from_dict(header.get("calibration")),
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -97,7 +100,7 @@ def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
 
 
 def _version(model: Model) -> int:
-    if model.feature_names is not None or model.encoding is not None:
+    if model.feature_names is not None or model.calibration is not None or model.encoding is not None:
         return VERSION
     return 1 if model.preprocessor.is_plain else 2
 
@@ -109,4 +112,8 @@ def _header(model: Model) -> dict[str, Any]:
         "local_bias": float(model.family.local_bias),
     }
     header: dict[str, Any] = {"family": family, "certificate": model.certificate.to_header()}
-    return header if model.feature_names is None else header | {"feature_names": list(model.feature_names)}
+    if model.feature_names is not None:
+        header["feature_names"] = list(model.feature_names)
+    if model.calibration is not None:
+        header["calibration"] = model.calibration.as_dict()
+    return header

@@ -59,6 +59,8 @@ class Model(ModelParts):
         The names of the features, or of the columns of the table that the model was trained on. Rows that come with
         names are matched by them: data frames and data sets in any order of their columns, of which others are left
         out. Rows without names are taken by position.
+    calibration : Calibration, optional
+        How scores become probabilities.
     encoding : Encoding, optional
         What makes features of the rows of a table; None where rows are numbers.
 
@@ -254,6 +256,34 @@ class Model(ModelParts):
             labels: Array = self.classes[label_codes(self, Rows.of(rows), n_jobs)]
             return labels
         return np.concatenate([labels for _, labels in self.predict_chunks(self._table(rows), n_jobs=n_jobs)])
+
+    def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """The probability of each class, (n, c): what `calibration` makes of `decision_function`.
+
+        Labels follow from the decision function. With the method "temperature" the label is always the class of the
+        largest probability; with "isotonic", two classes, it may be another one for rows near the boundary.
+
+        Raises
+        ------
+        ParameterError
+            If the model has no calibration.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> p = MLLKMClassifier(n_jobs=1).fit(X, y).model_.predict_proba(X)
+        >>> p.shape, p.argmax(axis=1)[[0, 60, 120]].tolist()
+        ((150, 3), [0, 1, 2])
+        """
+        calibration = self.require_calibration()
+        return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
+        """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        calibration = self.require_calibration()
+        return calibration.log_probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""

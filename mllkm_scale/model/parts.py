@@ -15,6 +15,7 @@ from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
+from mllkm_scale.model.calibration import ISOTONIC, Calibration
 from mllkm_scale.model.describe_text import one_line
 from mllkm_scale.model.names import Features, as_feature_names
 from mllkm_scale.model.record import ModelRecord
@@ -37,6 +38,7 @@ class ModelParts:
     preprocessor: Preprocessor
     certificate: ModelRecord
     feature_names: tuple[str, ...] | None = None
+    calibration: Calibration | None = None
     encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
@@ -70,6 +72,20 @@ class ModelParts:
         """What columns of a table are matched with."""
         return Features(self.n_features_in, self.feature_names)
 
+    def require_calibration(self) -> Calibration:
+        """What makes probabilities of scores; an error if the model has none."""
+        if self.calibration is None and self.certificate.status == "online":
+            raise ParameterError(
+                "the model of this stream has no probabilities yet: they need 100 samples of two classes that came"
+                " after the warm-up, and were predicted before they were learned; learn more of them, or use its scores"
+            )
+        if self.calibration is None:
+            raise ParameterError(
+                "the model has no calibration, and so no probabilities: it was written by an older version, or trained"
+                " without rows to hold out, or beyond its time limit; train again, or use its scores"
+            )
+        return self.calibration
+
     def codes(self, scores: Array) -> NDArray[np.int64]:
         """Position among the classes that each row of a decision function decides for."""
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
@@ -97,6 +113,8 @@ class ModelParts:
     def _require_agreement(self) -> None:
         family = self.family
         check_map(family.map)
+        if self.calibration is not None and self.calibration.method == ISOTONIC and self.n_machines > 1:
+            raise ParameterError("an isotonic calibration is for two classes: calibrate anew")
         if not 0 <= family.local_bias < np.inf:
             raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
         if self.encoding is not None and self.encoding.n_features != self.preprocessor.n_features_in:

@@ -177,6 +177,7 @@ class OnlineLearner:
         if block.new.any():
             wrong, silent = predicted != block.y, np.abs(outputs).max(axis=1) < _SILENT
             self.prequential.add(*(int(of[block.new].sum()) for of in (block.new, wrong, silent)))
+            self.prequential.keep(outputs[block.new], block.y[block.new].astype(np.int64))
         self.tell()
 
     def finished(self) -> tuple[Setup, OnlineMachine]:
@@ -200,7 +201,12 @@ class OnlineLearner:
     def model(self) -> Model:
         """The machine as it is now, ready to predict and to be saved; the state does not change."""
         setup, machine = self.finished()
-        return model_of(setup, machine.active, self.params, self.n_seen, self.feature_names)
+        return self.model_of(setup, machine)
+
+    def model_of(self, setup: Setup, machine: OnlineMachine) -> Model:
+        """The model of a machine that is finished, with what the learner knows of names and scores."""
+        calibration = self.prequential.calibration()
+        return model_of(setup, machine.active, self.params, self.n_seen, self.feature_names, calibration)
 
     def setup_from(self, X: Array, classes: Array) -> Setup:
         """What is fixed for good, from the data given for it or from these first samples."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.online.active import ActiveKernels
@@ -23,7 +24,12 @@ _SHAPES = tuple(name for name in SHARED if name not in ("memory_budget", "n_jobs
 
 
 def model_of(
-    setup: Setup, active: ActiveKernels, params: Params, n_seen: int, feature_names: tuple[str, ...] | None = None
+    setup: Setup,
+    active: ActiveKernels,
+    params: Params,
+    n_seen: int,
+    feature_names: tuple[str, ...] | None = None,
+    calibration: Calibration | None = None,
 ) -> Model:
     """A model of these kernels, with what is known of how it came about."""
     coef, local_coef = active.coefficients()
@@ -50,6 +56,7 @@ def model_of(
         preprocessor=setup.preprocessor,
         certificate=record,
         feature_names=feature_names,
+        calibration=calibration,
     )
 
 

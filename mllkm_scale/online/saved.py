@@ -54,10 +54,14 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
         "errors": record.errors,
         "recent": [list(block) for block in record.recent],
         "started": learner.started is not None,
+        "scored": [len(codes) for _, codes in record.scored],
     }
     arrays: dict[str, Array] = {f"pending_{name}": values for name, values in vars(pending).items()}
     if learner.classes is not None:
         arrays["classes"] = learner.classes
+    if record.scored:
+        scores, codes = zip(*record.scored, strict=True)
+        arrays |= {"scored_scores": np.concatenate(scores), "scored_codes": np.concatenate(codes)}
     if learner.started is None:
         return header, arrays
     setup, machine = learner.started
@@ -85,6 +89,7 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
     """
     learner.prequential = Prequential(header["tested"], header["errors"])
     learner.prequential.recent.extend(tuple(block) for block in header["recent"])
+    learner.prequential.scored.extend(_scored(header, arrays))
     if "classes" in arrays:
         classes = arrays["classes"]
         if classes.ndim != 1 or len(classes) < 2 or not (classes[:-1] < classes[1:]).all():
@@ -101,6 +106,18 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
     if len(learner.pending) and learner.pending.X.shape[1] != setup.preprocessor.n_features_in:
         raise ValueError("the array pending_X has another number of features than the preparation")
     learner.started = setup, _machine(learner, setup, header, arrays)
+
+
+def _scored(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[tuple[Array, Array]]:
+    """Scores and classes of the latest samples, block by block."""
+    sizes = header.get("scored") or []
+    if not sizes:
+        return []
+    n = sum(sizes)
+    scores = conform_array(arrays, "scored_scores", "f", (n, None))
+    codes = conform_array(arrays, "scored_codes", "i", (n,), least=0)
+    cuts = np.cumsum(sizes)[:-1]
+    return list(zip(np.split(scores, cuts), np.split(codes, cuts), strict=True))
 
 
 def _pending(arrays: Mapping[str, Array], coded: bool) -> Pending:

@@ -20,7 +20,6 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import listed_names, unique_names
 from mllkm_scale.online.learner import OnlineLearner
 from mllkm_scale.online.machine import EPISODE
-from mllkm_scale.online.model import model_of
 from mllkm_scale.online.saved import fingerprint, restore, saved_state
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, Samples
 from mllkm_scale.report.finalize import ReportFinalizer
@@ -222,7 +221,7 @@ class Streaming:
         learner = self.learner
         self.checkpoint(with_model=False)
         setup, machine = learner.finished()
-        model = model_of(setup, machine.active, learner.params, learner.n_seen, learner.feature_names)
+        model = learner.model_of(setup, machine)
         ended = StreamEnded(
             status="ended",
             n_samples=learner.n_seen,

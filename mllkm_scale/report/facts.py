@@ -9,6 +9,7 @@ from typing import Any
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.wording import percent, rate, seconds
 from mllkm_scale.model.describe import Description
+from mllkm_scale.model.describe_text import calibration_in_words
 from mllkm_scale.params import defaults
 from mllkm_scale.report.run_files import Run
 
@@ -85,6 +86,11 @@ def data_facts(run: Run) -> Facts:
         found["classes"] = f"{len(run.model.classes)}: {', '.join(labels)}{more}"
     if run.evaluation is not None:
         found["test data"] = f"{run.test_name}, {run.evaluation.n:,} rows"
+        if run.evaluation.log_loss is not None:
+            found["probabilities there"] = (
+                f"log loss {run.evaluation.log_loss:.4f}, Brier score {run.evaluation.brier:.4f},"
+                f" calibration error {run.evaluation.calibration_error:.4f}"
+            )
     return found
 
 
@@ -94,6 +100,7 @@ def model_facts(run: Run, facts: Description) -> Facts:
         "kernels": f"{facts.family}",
         "kernel weights": "shared by the classes" if facts.shared_weights else "one set a class",
         "preparation": facts.preprocessing,
+        "probabilities": calibration_in_words(facts),
         "as the kernels see it": f"{facts.n_features_out:,} features",
         "C": shown(facts.certificate.params.get("C")),
         "cost of a row": f"{cost_of_row(facts)}, {_rest_of_cost(facts)}",

@@ -197,7 +197,8 @@ def _read_json(path: Path, kind: type[Any]) -> Record:
 
 
 def _evaluation(found: Record) -> Evaluation:
-    return Evaluation(np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64))
+    numbers = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error")}
+    return Evaluation(np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64), **numbers)
 
 
 def _mapping(value: Any) -> Record:

@@ -24,6 +24,7 @@ from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.sequential import SequentialMKL
+from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
 from mllkm_scale.plan.training import Plan, expected_working
@@ -33,11 +34,13 @@ from mllkm_scale.run.strategy import make_machine
 
 __all__ = [
     "CS",
+    "HELD_OUT",
     "Choice",
     "MKLPath",
     "choose",
+    "held_out_trial",
     "learned_margins",
-    "learned_mistakes",
+    "learned_scores",
     "machine_start",
     "mkl_flops",
 ]
@@ -47,6 +50,7 @@ CS = (0.1, 1.0, 10.0, 100.0)
 """The values of C="auto": kernels have unit trace, so that they mean the same for all data."""
 
 
+HELD_OUT = "rows held out from the descent"
 ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
 
 LOOSE_TOL = 0.05  # of the machines along the path
@@ -64,6 +68,7 @@ class Choice:
     Cs: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()  # on the held-out rows, of each C
     learned_error: float | None = None
+    calibration: Calibration | None = None  # by the scores of the held-out rows
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -73,7 +78,9 @@ class Choice:
     def from_dict(cls, found: dict[str, Any]) -> Choice:
         """The choice that `as_dict` was called on; a ValueError if it cannot have been one."""
         conform(found, schemas.Choice)
-        return cls(**found | {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])})
+        calibration = Calibration.from_dict(found.get("calibration"))
+        lists = {"Cs": tuple(found["Cs"]), "errors": tuple(found["errors"])}
+        return cls(**found | lists | {"calibration": calibration})
 
 
 def learned_margins(problem: Problem, executor: Executor) -> Array:
@@ -127,20 +134,26 @@ def choose(
         return Choice(fixed, True, "weighed by MKL")
     with ExitStack() as stack:
         folded = problem.data.n_rows <= FOLD_ROWS
-        trials = [stack.enter_context(closing(t)) for t in folds()] if folded else [_held_out(problem)]
+        trials = [stack.enter_context(closing(t)) for t in folds()] if folded else [held_out_trial(problem)]
         n_held = sum(len(trial.codes) for trial in trials)
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
         paths = [MKLPath(trial, params, plan, threads, executor, poll) for trial in trials]
         errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
-        learned_error = sum(learned_mistakes(trial) for trial in trials) / n_held
+        learned = [learned_scores(trial) for trial in trials]
+        codes = np.concatenate([trial.codes for trial in trials])
+    learned_error = mistakes(np.concatenate(learned), codes) / n_held
+    source = "rows held out to choose C" if folded else HELD_OUT
     Cs = tuple(sorted(errors))
     told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
     if params.finish == "auto" and stands and learned_error < errors[best]:
         reason = f"better on held-out rows, {100 * learned_error:.2f} % error against {100 * errors[best]:.2f} % by MKL"
-        return Choice(own, False, reason, Cs, told, learned_error)
+        calibration = fit_calibration(np.concatenate(learned), codes, source)
+        return Choice(own, False, reason, Cs, told, learned_error, calibration)
     reason = f"weighed by MKL; C = {best:g} by {100 * errors[best]:.2f} % error on held-out rows"
-    return Choice(best, True, reason, Cs, told, learned_error)
+    found = [path.found[best] for path in paths if best in path.found]
+    calibration = fit_calibration(np.concatenate(found), codes, source) if len(found) == len(paths) else None
+    return Choice(best, True, reason, Cs, told, learned_error, calibration)
 
 
 def _search(error: Callable[[float], float]) -> dict[float, float]:
@@ -190,6 +203,7 @@ class MKLPath:
         self.trial, self.params = trial, replace(params, tol=max(params.tol, tol))
         self.ways = plan, threads, executor, poll
         self.states: dict[float, Any] = {}
+        self.found: dict[float, Array] = {}  # scores of the held-out rows
 
     def mistakes(self, C: float) -> int:
         """Held-out rows that the machine of this C predicts wrongly."""
@@ -208,7 +222,8 @@ class MKLPath:
             state = machine_start(machine, problem, slice(None), learned_margins(problem, self.ways[2]))
         self.states[C] = machine.reweighed(state) if problem.learned else _loosely_solved(machine, state)
         poll()
-        return _scores(problem, self.states[C], self.trial.rows)
+        self.found[C] = _scores(problem, self.states[C], self.trial.rows)
+        return self.found[C]
 
 
 def _loosely_solved(machine: SequentialMKL, state: Any) -> Any:
@@ -229,13 +244,13 @@ def _scores(problem: Problem, state: Any, rows: Array) -> Array:
     return kernels.decide(rows, coef, local_coef)
 
 
-def learned_mistakes(trial: Trial) -> int:
-    """Held-out rows that the learned machine predicts wrongly."""
+def learned_scores(trial: Trial) -> Array:
+    """f (rows, K) of the held-out rows by the learned machine."""
     assert trial.problem.learned is not None
-    return mistakes(trial.problem.learned.decide(trial.rows), trial.codes)
+    return trial.problem.learned.decide(trial.rows)
 
 
-def _held_out(problem: Problem) -> Trial:
+def held_out_trial(problem: Problem) -> Trial:
     """The rows that the descent has held out, and the problem without them."""
     assert problem.learned is not None
     held = problem.learned.held

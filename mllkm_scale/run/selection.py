@@ -31,6 +31,7 @@ from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.automatic import weight_of_loss
 from mllkm_scale.learn.settings import Tryout
+from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE
 from mllkm_scale.plan.training import Plan
@@ -87,6 +88,7 @@ class Selection:
 
     tried: tuple[Tried, ...]
     taken: int
+    calibration: Calibration | None = None  # of the one that is taken, by its scores of the held-out rows
 
     def settled(self, params: Params) -> Params:
         """The parameters with the setting that is taken."""
@@ -96,7 +98,8 @@ class Selection:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {"tried": [asdict(one) for one in self.tried], "taken": self.taken}
+        calibration = None if self.calibration is None else self.calibration.as_dict()
+        return {"tried": [asdict(one) for one in self.tried], "taken": self.taken, "calibration": calibration}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], rivals: Sequence[Params]) -> Selection:
@@ -106,7 +109,7 @@ class Selection:
         chosen = tried[taken]
         if chosen not in [replace(chosen, **_setting(rival)) for rival in rivals]:
             raise ValueError(f"{chosen.name} is none of the settings that compete here")
-        return cls(tried, taken)
+        return cls(tried, taken, Calibration.from_dict(found.get("calibration")))
 
 
 def select(
@@ -163,7 +166,10 @@ def select(
         tried.append(Tried(**_setting(rivals[at]), error=float(wrong.mean()), judged=judged, rows=len(F)))
     taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
-    return Selection(tuple(tried), taken)
+    best = found.get(list(first)[taken])
+    source = "rows held out to choose the setting"
+    calibration = None if best is None else fit_calibration(best, held[: len(best)], source)
+    return Selection(tuple(tried), taken, calibration)
 
 
 def _scores(

@@ -21,7 +21,7 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.tables.encoding import Encoding
-from mllkm_scale.errors import InterruptedTraining
+from mllkm_scale.errors import InterruptedTraining, MLLKMError
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.start import LearnedRecord
 from mllkm_scale.mkl.algorithm2 import PaperState
@@ -30,12 +30,14 @@ from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
+from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
+from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
@@ -120,6 +122,7 @@ class Training:
         self.finish_asked_for = params.finish  # a selection may settle it
         self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
+        self.calibration: Calibration | None = None
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
         self._begun = self._keeps_descent = False
@@ -198,11 +201,14 @@ class Training:
             problem = replace(problem, C=self.choice.C)
             if not self.choice.mkl:
                 return self.leave_as_learned(problem, dataset)
+        if self.calibration is None:
+            self.calibration = self.calibrate(problem, dataset, mkl=True)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
         total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
         model = assemble(problem, self.states, total, self.params, status)
+        model = replace(model, calibration=self.calibration)
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
 
@@ -242,7 +248,31 @@ class Training:
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = machine.pricing.proof_of_margins(margins)
         model = assemble_learned(problem, margins, proof.dual, self.params)
+        model = replace(model, calibration=self.calibrate(problem, dataset, mkl=False))
         return self.finish(dataset, model, proof.duals, "learned")
+
+    def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
+        """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
+        if self.choice is not None and self.choice.calibration is not None:
+            return self.choice.calibration
+        held_by_descent = problem.learned is not None and len(problem.learned.held) > 0
+        if self.selection is not None and self.selection.calibration is not None and not held_by_descent:
+            return self.selection.calibration
+        fit = CrossFit(problem, dataset, self.params, self.plan, self.threads, self.executor, self.poll)
+        if fit.costs and self.out_of_time():
+            self.listener(Notice("no probabilities: the time limit was over before the calibration"))
+            return None
+        self.listener(Phase("calibrate", fit.rows_in_words))
+        try:
+            found = fit.calibration(mkl)
+        except InterruptedTraining:
+            raise
+        except MLLKMError as error:  # a model without probabilities is better than none
+            self.listener(Notice(f"no probabilities: a part of the rows could not be trained on ({error})"))
+            return None
+        if found is None:
+            self.listener(Notice("no probabilities: there are too few rows to hold some out"))
+        return found
 
     def columns(self, problem: Problem) -> list[Array]:
         """Signs of each machine: all columns together (shared weights), or one machine a column."""
@@ -363,6 +393,7 @@ class Training:
             "elapsed_s": self.elapsed_s(),
             "objectives": [[o.primal, o.dual] for o in self.objectives],
             "choice": None if self.choice is None else self.choice.as_dict(),
+            "calibration": None if self.calibration is None else self.calibration.as_dict(),
         }
         save_checkpoint(
             self.folder.checkpoint,
@@ -382,6 +413,7 @@ class Training:
         with fitting(path):
             if header.get("choice") is not None:
                 self.choice = Choice.from_dict(header["choice"])
+            self.calibration = Calibration.from_dict(header.get("calibration"))
             self.states = self.checked_states(problem, kind, arrays)
         self.history = list(self.folder.cut_history(header["round"]))
         self.elapsed_before = header["elapsed_s"]

@@ -25,8 +25,9 @@ def test_evaluate_shows_accuracy_and_a_table_of_the_classes(mllkm: Run, model: P
     lines = result.stdout.splitlines()
     assert lines[0] == "wine.h5:X_test: 40 rows"
     assert lines[1].startswith("accuracy ")
-    assert lines[3].split() == ["class", "rows", "precision", "recall", "f1"]
-    assert [line.split()[0] for line in lines[4:7]] == ["0", "1", "2"]
+    assert lines[2].startswith("probabilities: log loss ")
+    assert lines[4].split() == ["class", "rows", "precision", "recall", "f1"]
+    assert [line.split()[0] for line in lines[5:8]] == ["0", "1", "2"]
 
 
 def test_evaluate_as_json_agrees_with_the_predictions(mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path) -> None:

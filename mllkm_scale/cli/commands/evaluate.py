@@ -78,9 +78,19 @@ def _accuracy(evaluation: Evaluation) -> str:
     return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %"
 
 
+def _probabilities(evaluation: Evaluation) -> str:
+    if evaluation.log_loss is None:
+        return "no probabilities: the model has no calibration"
+    return (
+        f"probabilities: log loss {evaluation.log_loss:.4f}, Brier score {evaluation.brier:.4f},"
+        f" calibration error {evaluation.calibration_error:.4f}"
+    )
+
+
 def _parts(evaluation: Evaluation) -> Iterator[str | Table]:
     """The same as tables."""
     yield _accuracy(evaluation)
+    yield _probabilities(evaluation)
     columns = zip(_names(evaluation), *_columns(evaluation), strict=True)
     yield Table(
         ["class", ">rows", ">precision", ">recall", ">f1"],
@@ -97,6 +107,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
     width = max(5, *(len(name) for name in names))
     lines = [
         _accuracy(evaluation),
+        _probabilities(evaluation),
         "",
         f"{'class':<{width}} {'rows':>9} {'precision':>10} {'recall':>10} {'f1':>10}",
     ]

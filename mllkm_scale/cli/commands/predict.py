@@ -54,6 +54,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
 )
 @click.option("--by-position", is_flag=True, help="Ignore the names of columns, and take columns by position.")
 @click.option("--scores", is_flag=True, help="Also write the decision values of every class.")
+@click.option("--probabilities", is_flag=True, help="Also write the probability of every class.")
 @click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, without tables.")
 @overwrite_option
 @jobs_option
@@ -72,6 +73,7 @@ def predict(
     header: bool | None,
     by_position: bool,
     scores: bool,
+    probabilities: bool,
     direct: bool,
     overwrite: bool,
     n_jobs: int,
@@ -93,6 +95,7 @@ def predict(
     Examples:
       mllkm predict run new.csv --out predictions.csv
       mllkm predict run test.csv --scores --out predictions.csv
+      mllkm predict run test.csv --probabilities --out predictions.csv
       mllkm predict run no-names.csv --label-column last --out predictions.csv
       mllkm predict run/model.mllkm new.h5 --x X_test --out predictions.h5 --overwrite
       mllkm predict run new.h5 --out predictions.h5 --workers 4
@@ -115,6 +118,7 @@ def predict(
             header=header,
             by_position=by_position,
             scores=scores,
+            probabilities=probabilities,
             overwrite=overwrite,
             progress=progress,
             n_jobs=n_jobs,
@@ -124,7 +128,8 @@ def predict(
         click.echo(columns_ignored(data.name if str(data) != PIPE else "standard input", summary.ignored), err=True)
     if str(out) == PIPE:
         return
-    written = "prediction and scores" if summary.scores else "prediction"
+    parts = ["prediction"] + ["scores"] * summary.scores + ["probabilities"] * summary.probabilities
+    written = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     say(f"{out}: {written} of {summary.n_rows:,} rows, {format_bytes(summary.size_bytes)}")
     for label, count in zip(summary.classes, summary.counts, strict=True):
         say(f"  {printable(label, longest=60):<16} {count:>12,}")

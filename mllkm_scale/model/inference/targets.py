@@ -26,12 +26,15 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 class PredictionTarget(Protocol):
-    """Takes labels, and decision functions where these are wanted, block by block; a context manager."""
+    """Takes labels, and decision functions and probabilities where these are wanted, block by block.
 
-    def describe(self, classes: Array, checksum: str, scores: bool) -> None:
-        """What the predictions are of: the classes of the model, its checksum, and whether scores will come."""
+    A context manager.
+    """
 
-    def append_predictions(self, labels: Array, scores: Array | None) -> None:
+    def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
+        """What the predictions are of: the classes of the model, its checksum, and what will come beside labels."""
+
+    def append_predictions(self, labels: Array, scores: Array | None, probabilities: Array | None) -> None:
         """Write a block."""
 
     @property
@@ -63,9 +66,9 @@ def prediction_target(path: Path, *, overwrite: bool = False) -> PredictionTarge
 
 
 class _HDF5Predictions(HDF5Writer):
-    """The data sets prediction and scores, with what made them as attributes."""
+    """The data sets prediction, scores and probabilities, with what made them as attributes."""
 
-    def describe(self, classes: Array, checksum: str, scores: bool) -> None:
+    def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
         self._file.attrs["model_checksum"] = checksum
         if classes.dtype.kind != "U":
             self._file.attrs["classes"] = classes
@@ -77,13 +80,15 @@ class _HDF5Predictions(HDF5Writer):
                 f"a class of the model is text that HDF5 cannot hold ({error}): train with other labels"
             ) from error
 
-    def append_predictions(self, labels: Array, scores: Array | None) -> None:
+    def append_predictions(self, labels: Array, scores: Array | None, probabilities: Array | None) -> None:
         if labels.dtype.kind == "U":
             self.append_labels("prediction", labels)
         else:
             self.append("prediction", labels)  # keeps the type of the classes, booleans too
         if scores is not None:
             self.append("scores", scores)
+        if probabilities is not None:
+            self.append("probabilities", probabilities)
 
     @property
     def size_bytes(self) -> int:
@@ -91,7 +96,7 @@ class _HDF5Predictions(HDF5Writer):
 
 
 class _TextPredictions(WholeFile):
-    """A line a row: the label, and its scores with all their digits."""
+    """A line a row: the label, and its scores and probabilities with all their digits."""
 
     _header: list[list[Any]]  # written with the first block
 
@@ -102,11 +107,11 @@ class _TextPredictions(WholeFile):
     def _example(self) -> str:
         return "predictions.csv"
 
-    def describe(self, classes: Array, checksum: str, scores: bool) -> None:
-        self._header = _header(classes, scores)
+    def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
+        self._header = _header(classes, scores, probabilities)
 
-    def append_predictions(self, labels: Array, scores: Array | None) -> None:
-        self._write(_text(self._header + _lines(labels, scores), self._delimiter))
+    def append_predictions(self, labels: Array, scores: Array | None, probabilities: Array | None) -> None:
+        self._write(_text(self._header + _lines(labels, scores, probabilities), self._delimiter))
         self._header = []
 
     @property
@@ -139,11 +144,11 @@ class _PipedPredictions:
     ) -> None:
         """Nothing to do: what was written is gone."""
 
-    def describe(self, classes: Array, checksum: str, scores: bool) -> None:
-        self._header = _header(classes, scores)
+    def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
+        self._header = _header(classes, scores, probabilities)
 
-    def append_predictions(self, labels: Array, scores: Array | None) -> None:
-        self._write(_text(self._header + _lines(labels, scores), ","))
+    def append_predictions(self, labels: Array, scores: Array | None, probabilities: Array | None) -> None:
+        self._write(_text(self._header + _lines(labels, scores, probabilities), ","))
         self._header = []
 
     def _write(self, text: str) -> None:
@@ -159,17 +164,18 @@ class _PipedPredictions:
         self.size_bytes += len(text.encode())
 
 
-def _header(classes: Array, scores: bool) -> list[list[Any]]:
-    """Two classes have one score, which is positive for the second."""
-    decided = classes.tolist()[1:] if len(classes) == 2 else classes.tolist()
-    return [["prediction", *(f"score_{label}" for label in decided if scores)]]
+def _header(classes: Array, scores: bool, probabilities: bool) -> list[list[Any]]:
+    """Two classes have one score, which is positive for the second; every class has a probability."""
+    labels = classes.tolist()
+    decided = labels[1:] if len(labels) == 2 else labels
+    named = [f"score_{label}" for label in decided if scores]
+    return [["prediction", *named, *(f"probability_{label}" for label in labels if probabilities)]]
 
 
-def _lines(labels: Array, scores: Array | None) -> list[list[Any]]:
-    if scores is None:
-        return [[label] for label in labels.tolist()]
-    columns = scores.reshape(len(labels), -1).tolist()
-    return [[label, *values] for label, values in zip(labels.tolist(), columns, strict=True)]
+def _lines(labels: Array, *columns: Array | None) -> list[list[Any]]:
+    parts = [values.reshape(len(labels), -1).tolist() for values in columns if values is not None]
+    rows = zip(labels.tolist(), *parts, strict=True)
+    return [[label, *(value for part in values for value in part)] for label, *values in rows]
 
 
 def _text(rows: list[list[Any]], delimiter: str) -> str:

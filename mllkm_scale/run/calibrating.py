@@ -1,0 +1,104 @@
+"""Scores to calibrate by, where no choice was made by held-out rows: some are held out for it alone.
+
+With learned kernels and many rows they are those that the descent has held out; where MKL has weighed the kernels, they
+are weighed once more without these rows. Otherwise three folds are held out in turn, or with more than a few rows one
+of them, and at most 2,000 rows of the others are trained on, as settings are compared (`selection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.executor import Executor, ThreadExecutor
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.data import Dataset
+from mllkm_scale.learn.settings import Tryout
+from mllkm_scale.model.calibration import Calibration, fit_calibration
+from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import MOST_ROWS
+from mllkm_scale.plan.training import Plan
+from mllkm_scale.run.choice import ALL_FOLDS_ROWS, HELD_OUT, MKLPath, held_out_trial, learned_scores
+from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
+from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.selection import TRYOUT_EPOCHS, TRYOUT_FLOPS, TRYOUT_TOL
+
+__all__ = ["CrossFit"]
+
+
+class CrossFit:
+    """Machines like that of a problem, which do not know the rows that they are asked for."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        dataset: Dataset,
+        params: Params,
+        plan: Plan,
+        threads: Threads,
+        executor: Executor,
+        poll: Callable[[], None],
+    ) -> None:
+        self.problem, self.dataset, self.plan, self.threads, self.poll = problem, dataset, plan, threads, poll
+        self.params = replace(params, strategy="working-sets", C=problem.C)
+        self.executor = executor
+
+    @property
+    def costs(self) -> bool:
+        """Whether machines are trained for it."""
+        return self.problem.learned is None or not len(self.problem.learned.held)
+
+    @property
+    def rows_in_words(self) -> str:
+        """Which rows are held out."""
+        if not self.costs:
+            return HELD_OUT
+        folds = self._folds()
+        parts = "1 fold" if len(folds) == 1 else f"{len(folds)} folds"
+        return f"rows of {parts}" if folds else "no rows"
+
+    def calibration(self, mkl: bool) -> Calibration | None:
+        """The calibration by their scores, of machines that MKL has weighed or of those that were learned.
+
+        None if no rows can be held out.
+        """
+        scores, codes = [], []
+        for trial, executor in self._trials():
+            with closing(trial):
+                scores.append(self._scores(trial, executor, mkl))
+                codes.append(trial.codes)
+        if not scores:
+            return None
+        return fit_calibration(np.concatenate(scores), np.concatenate(codes), self.rows_in_words)
+
+    def _scores(self, trial: Trial, executor: Executor, mkl: bool) -> Array:
+        if not mkl:
+            return learned_scores(trial)
+        problem, columns = trial.problem, [slice(None)]
+        if self.params.multi_class == "ovr" and problem.learned is None:
+            columns = [slice(k, k + 1) for k in range(problem.signs.shape[1])]
+        parts = [replace(trial, problem=replace(problem, signs=problem.signs[:, at])) for at in columns]
+        paths = [MKLPath(part, self.params, self.plan, self.threads, executor, self.poll, TRYOUT_TOL) for part in parts]
+        return np.concatenate([path.scores(self.problem.C) for path in paths], axis=1)
+
+    def _trials(self) -> Iterator[tuple[Trial, Executor]]:
+        if not self.costs:
+            yield held_out_trial(self.problem), self.executor
+            return
+        folds, executor = self._folds(), ThreadExecutor(self.threads, self.poll)
+        tryout = Tryout(TRYOUT_FLOPS / max(1, len(folds)), TRYOUT_EPOCHS)
+
+        def build(part: Dataset) -> Problem:
+            return build_problem(
+                part, self.params, self.plan, lambda event: None, executor, self.poll, self.threads, tryout=tryout
+            )
+
+        for fold in folds:
+            yield make_trial(self.dataset, self.problem.codes, fold, build), executor
+
+    def _folds(self) -> list[Fold]:
+        return list(folds_of(self.problem.codes, self.problem.seed, ALL_FOLDS_ROWS, MOST_ROWS, MOST_ROWS))
