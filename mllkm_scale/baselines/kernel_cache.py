@@ -18,7 +18,7 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 
-__all__ = ["CacheStatistics", "CachedRows", "KernelCache", "fetch_row", "forget_row", "gaussian_block", "insert_row"]
+__all__ = ["CacheStatistics", "KernelCache", "Rows", "fetch_row", "forget_row", "gaussian_block", "insert_row"]
 
 _ITEM_BYTES = 8
 _HITS, _MISSES, _EVICTIONS, _KEPT, _MOST_KEPT, _CLOCK = range(6)
@@ -34,7 +34,7 @@ class CacheStatistics:
     peak_bytes: int
 
 
-class CachedRows(NamedTuple):
+class Rows(NamedTuple):
     """The arrays of a cache, for compiled loops."""
 
     values: Array  # (r, width) the rows that are kept
@@ -71,10 +71,10 @@ class KernelCache:
         self._counts[_EVICTIONS] += len(by_use) - len(stay)
         self._counts[[_KEPT, _MOST_KEPT]] = len(stay)
 
-    def _layout(self, width: int) -> CachedRows:
+    def _layout(self, width: int) -> Rows:
         count = min(len(self._buffer) // max(width, 1), width)
         count = count if count >= 2 else 0
-        return CachedRows(
+        return Rows(
             values=self._buffer[: count * width].reshape(count, width),
             spare=np.empty((2, 0 if count else width)),
             row_of=np.full(width, -1),
@@ -112,7 +112,7 @@ def gaussian_block(X: Array, gamma: float, samples: Array, others: Array, out: A
 
 
 @numba.njit(cache=True, nogil=True)
-def forget_row(rows: CachedRows, slot: int) -> None:
+def forget_row(rows: Rows, slot: int) -> None:
     """The sample of a slot has left: its row is free."""
     row = rows.row_of[slot]
     if row >= 0:
@@ -121,7 +121,7 @@ def forget_row(rows: CachedRows, slot: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _claim_row(rows: CachedRows, slot: int) -> int:
+def _claim_row(rows: Rows, slot: int) -> int:
     """A row for a slot that has none: a free one, or else that of the least recently used."""
     row = int(rows.last_use.argmin())
     if rows.slot_of[row] >= 0:
@@ -134,7 +134,7 @@ def _claim_row(rows: CachedRows, slot: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def fetch_row(rows: CachedRows, slot: int, spare: Array, X: Array, gamma: float, samples: Array) -> Array:
+def fetch_row(rows: Rows, slot: int, spare: Array, X: Array, gamma: float, samples: Array) -> Array:
     """The row of a slot over `samples`, the samples of all slots so far; kept, or else computed.
 
     It is valid until the second next call; where nothing can be kept it is written to `spare` (1, width).
@@ -155,7 +155,7 @@ def fetch_row(rows: CachedRows, slot: int, spare: Array, X: Array, gamma: float,
 
 
 @numba.njit(cache=True, nogil=True)
-def insert_row(rows: CachedRows, slot: int, values: Array) -> None:
+def insert_row(rows: Rows, slot: int, values: Array) -> None:
     """A slot has a new sample, of which `values` is the row: it is kept, and by symmetry a column of the other rows."""
     rows.counts[_CLOCK] += 1
     for row in range(len(rows.slot_of)):

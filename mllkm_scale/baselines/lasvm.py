@@ -22,7 +22,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.baselines.base import Baseline, check_count, check_positive, seed_of
 from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
-from mllkm_scale.baselines.lasvm_steps import SVMProblem, Window, extremes, finish, seed, visit
+from mllkm_scale.baselines.lasvm_steps import Problem, Window, extremes, finish, seed, visit
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of, widened
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import row_blocks, squared_distances
@@ -113,7 +113,7 @@ class LaSVMClassifier(Baseline):
             check_count(n_epochs=self.n_epochs)
         self.gamma_ = self._checked_gamma(X)
         # Read-only rows would be a type of their own to the compiled steps, compiled once more.
-        problem = SVMProblem(np.require(X, requirements="W"), signs, self.gamma_, float(self.C), float(self.tau))
+        problem = Problem(np.require(X, requirements="W"), signs, self.gamma_, float(self.C), float(self.tau))
         training = _Training(problem, self._checked_bytes())
         rng = np.random.default_rng(seed_of(self.random_state))
         training.seed(rng.permutation(len(X)))
@@ -172,7 +172,7 @@ class LaSVMClassifier(Baseline):
 class _Training:
     """Support sets, duals and cache of all classes on their way; grows them as needed, and calls the compiled steps."""
 
-    def __init__(self, problem: SVMProblem, bound_bytes: int) -> None:
+    def __init__(self, problem: Problem, bound_bytes: int) -> None:
         self.problem = problem
         n, classes = problem.signs.shape
         self._n = n

@@ -15,15 +15,15 @@ import numba
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.kernel_cache import CachedRows, fetch_row, forget_row, insert_row
-from mllkm_scale.baselines.support_sets import SupportMachine, SupportUnion, add_member, drop_member, machine_of
+from mllkm_scale.baselines.kernel_cache import Rows, fetch_row, forget_row, insert_row
+from mllkm_scale.baselines.support_sets import Machine, SupportUnion, add_member, drop_member, machine_of
 
-__all__ = ["SVMProblem", "Window", "extremes", "finish", "seed", "visit"]
+__all__ = ["Problem", "Window", "extremes", "finish", "seed", "visit"]
 
 _LEAST_CURVATURE = 1e-12  # of a pair of equal samples, which one step takes to a bound
 
 
-class SVMProblem(NamedTuple):
+class Problem(NamedTuple):
     """What does not change: samples (n, d), their labels (n, K) as signs, and the parameters."""
 
     X: Array
@@ -42,7 +42,7 @@ class Window(NamedTuple):
 
 
 @numba.njit(cache=True, nogil=True)
-def extremes(machine: SupportMachine, C: float) -> tuple[int, int]:
+def extremes(machine: Machine, C: float) -> tuple[int, int]:
     """Places of the largest gradient that may go up and of the least that may go down; -1 where there is none."""
     up, down, highest, lowest = -1, -1, -np.inf, np.inf
     for place in range(machine.size[0]):
@@ -55,12 +55,12 @@ def extremes(machine: SupportMachine, C: float) -> tuple[int, int]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _violation(machine: SupportMachine, up: int, down: int) -> float:
+def _violation(machine: Machine, up: int, down: int) -> float:
     return machine.gradients[up] - machine.gradients[down] if up >= 0 and down >= 0 else -np.inf
 
 
 @numba.njit(cache=True, nogil=True)
-def _step(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, i: int, j: int) -> bool:
+def _step(machine: Machine, union: SupportUnion, rows: Rows, problem: Problem, i: int, j: int) -> bool:
     """The best step along a violating pair of places; False if it is too small for the precision of the numbers."""
     slot_i, slot_j, size = machine.members[i], machine.members[j], machine.size[0]
     samples = union.samples[: union.counts[0]]
@@ -82,7 +82,7 @@ def _step(machine: SupportMachine, union: SupportUnion, rows: CachedRows, proble
 
 
 @numba.njit(cache=True, nogil=True)
-def _slot_of(union: SupportUnion, rows: CachedRows, window: Window, t: int) -> int:
+def _slot_of(union: SupportUnion, rows: Rows, window: Window, t: int) -> int:
     """The slot of the t-th sample of the window; a new one if no class holds the sample."""
     sample = window.samples[t]
     slot = union.slots[sample]
@@ -103,13 +103,7 @@ def _slot_of(union: SupportUnion, rows: CachedRows, window: Window, t: int) -> i
 
 @numba.njit(cache=True, nogil=True)
 def _process(
-    machine: SupportMachine,
-    union: SupportUnion,
-    rows: CachedRows,
-    problem: SVMProblem,
-    window: Window,
-    t: int,
-    sign: float,
+    machine: Machine, union: SupportUnion, rows: Rows, problem: Problem, window: Window, t: int, sign: float
 ) -> bool:
     """PROCESS: the t-th sample of the window enters the support set if it makes a violating pair with a member.
 
@@ -134,7 +128,7 @@ def _process(
 
 
 @numba.njit(cache=True, nogil=True)
-def _reprocess(machine: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem) -> bool:
+def _reprocess(machine: Machine, union: SupportUnion, rows: Rows, problem: Problem) -> bool:
     """REPROCESS: a step on the most violating pair, and farewell to members that it has made idle; False if none."""
     up, down = extremes(machine, problem.C)
     if _violation(machine, up, down) <= problem.tau or not _step(machine, union, rows, problem, up, down):
@@ -152,9 +146,7 @@ def _reprocess(machine: SupportMachine, union: SupportUnion, rows: CachedRows, p
 
 
 @numba.njit(cache=True, nogil=True)
-def seed(
-    machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, k: int, window: Window
-) -> None:
+def seed(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, k: int, window: Window) -> None:
     """Class k starts with the samples of a window, at alpha = 0."""
     machine = machine_of(machines, k)
     for t in range(len(window.samples)):
@@ -163,7 +155,7 @@ def seed(
 
 
 @numba.njit(cache=True, nogil=True)
-def visit(machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, window: Window) -> int:
+def visit(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, window: Window) -> int:
     """The online iterations over the samples of a window; returns how often one has entered a support set."""
     entered = 0
     for t in range(len(window.samples)):
@@ -175,9 +167,7 @@ def visit(machines: SupportMachine, union: SupportUnion, rows: CachedRows, probl
 
 
 @numba.njit(cache=True, nogil=True)
-def finish(
-    machines: SupportMachine, union: SupportUnion, rows: CachedRows, problem: SVMProblem, k: int, most: int
-) -> int:
+def finish(machines: Machine, union: SupportUnion, rows: Rows, problem: Problem, k: int, most: int) -> int:
     """REPROCESS class k until no violating pair is left that can move, so many times at most; returns how often."""
     machine = machine_of(machines, k)
     done = 0

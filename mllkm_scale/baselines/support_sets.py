@@ -14,7 +14,7 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 
 __all__ = [
-    "SupportMachine",
+    "Machine",
     "SupportUnion",
     "add_member",
     "drop_member",
@@ -35,7 +35,7 @@ class SupportUnion(NamedTuple):
     counts: Array  # (2,) slots used so far, slots to be used again
 
 
-class SupportMachine(NamedTuple):
+class Machine(NamedTuple):
     """The SVM of one class in its own places, or those of all classes with one more axis in front."""
 
     members: Array  # (width,) slot of a place
@@ -56,9 +56,9 @@ def empty_union(n: int, width: int) -> SupportUnion:
     )
 
 
-def empty_machines(classes: int, width: int) -> SupportMachine:
+def empty_machines(classes: int, width: int) -> Machine:
     shape = (classes, width)
-    return SupportMachine(
+    return Machine(
         members=np.zeros(shape, dtype=np.int64),
         places=np.full(shape, -1),
         signs=np.zeros(shape),
@@ -68,7 +68,7 @@ def empty_machines(classes: int, width: int) -> SupportMachine:
     )
 
 
-def widened(union: SupportUnion, machines: SupportMachine, width: int) -> tuple[SupportUnion, SupportMachine]:
+def widened(union: SupportUnion, machines: Machine, width: int) -> tuple[SupportUnion, Machine]:
     """The same with room for more slots."""
     wider = empty_union(len(union.slots), width), empty_machines(len(machines.size), width)
     for old, new in zip((*union, *machines), (*wider[0], *wider[1]), strict=True):
@@ -77,9 +77,9 @@ def widened(union: SupportUnion, machines: SupportMachine, width: int) -> tuple[
 
 
 @numba.njit(cache=True, nogil=True)
-def machine_of(machines: SupportMachine, k: int) -> SupportMachine:
+def machine_of(machines: Machine, k: int) -> Machine:
     """Class k's own machine: views."""
-    return SupportMachine(
+    return Machine(
         machines.members[k],
         machines.places[k],
         machines.signs[k],
@@ -90,7 +90,7 @@ def machine_of(machines: SupportMachine, k: int) -> SupportMachine:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_member(machine: SupportMachine, union: SupportUnion, slot: int, sign: float, gradient: float) -> int:
+def add_member(machine: Machine, union: SupportUnion, slot: int, sign: float, gradient: float) -> int:
     """The place of a new member with alpha = 0."""
     place = machine.size[0]
     machine.size[0] += 1
@@ -101,7 +101,7 @@ def add_member(machine: SupportMachine, union: SupportUnion, slot: int, sign: fl
 
 
 @numba.njit(cache=True, nogil=True)
-def drop_member(machine: SupportMachine, union: SupportUnion, place: int) -> bool:
+def drop_member(machine: Machine, union: SupportUnion, place: int) -> bool:
     """The last member moves to the place of the one dropped. True if no class holds the sample any more."""
     slot, last = machine.members[place], machine.size[0] - 1
     machine.size[0] = last

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from mllkm_scale.baselines.kernel_cache import KernelCache, gaussian_block
 from mllkm_scale.baselines.lasvm import LaSVMClassifier
-from mllkm_scale.baselines.lasvm_steps import SVMProblem, Window, finish, seed, visit
+from mllkm_scale.baselines.lasvm_steps import Problem, Window, finish, seed, visit
 from mllkm_scale.baselines.support_sets import empty_machines, empty_union, machine_of
 from mllkm_scale.errors import ParameterError
 
@@ -86,7 +86,7 @@ def test_the_compiled_steps_are_those_of_the_listing(small_problem, bound_bytes)
     listing = Listing(K, y, C, tau, seeds)
     union, machines, cache = empty_union(80, 80), empty_machines(1, 80), KernelCache(bound_bytes, 80)
     cache.widen(80)
-    state = (machines, union, cache.rows, SVMProblem(X, signs, gamma, C, tau))
+    state = (machines, union, cache.rows, Problem(X, signs, gamma, C, tau))
 
     def assert_same():
         machine = machine_of(machines, 0)
