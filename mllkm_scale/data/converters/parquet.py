@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.converters.limits import require_short, require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.grid import default_chunk_rows
@@ -48,6 +49,7 @@ def _copy(file: Any, source: Path, writer: ArrayWriter, options: ConvertOptions,
     features = [field for field in fields if field.name != label]
     if not features:
         raise DataError(f"{source} has no columns of features: give at least one besides the label")
+    require_width(len(features), str(source))
     dtype = np.result_type(*(_feature_dtype(field, source) for field in features))
     n_rows = file.metadata.num_rows
     writer.require_space(n_rows * len(features) * dtype.itemsize)
@@ -105,4 +107,10 @@ def _labels(values: NDArray[Any], label: str, source: Path) -> NDArray[Any]:
     texts = values.tolist()
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{source}: the label column {label!r} holds neither numbers nor text: encode it as one")
+    long = require_short(texts)
+    if long is not None:
+        raise DataError(
+            f"{source}: the label column {label!r} has a text of {len(texts[long]):,} characters: give the classes"
+            " short names"
+        )
     return np.array(texts, dtype=np.str_)
