@@ -17,6 +17,10 @@ WORKER_ENVIRONMENT=(
     DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
 )
 
+# A worker that gives no sign of life, because its machine is frozen, is given up after this time, and its tasks are done
+# by others.
+SCHEDULER_ENVIRONMENT=(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s)
+
 # keeper SECONDS COMMAND...: runs a command until standard input ends, and SECONDS longer. That end comes from the
 # system, not from the script, so that nothing outlives a script that was killed, nor an ssh connection that was cut.
 # The seconds are for workers: told to end by their scheduler and by a signal at the same time, they may take ten.
@@ -37,7 +41,7 @@ whole_number() { # NAME VALUE
 }
 
 # Call it first, in the script itself. From here on, what `keep` starts ends with the script.
-open_lifeline() { # SCHEDULER_FILE
+open_lifeline() { # SCHEDULER_FILE, and INSECURE in the environment to do without TLS
     if [ -e "$1" ]; then
         fail "$1 is there already: another cluster uses it, or one was killed; then remove it, or name another with -f"
     fi
@@ -47,6 +51,14 @@ open_lifeline() { # SCHEDULER_FILE
     mkfifo "$PLACE/lifeline"
     exec 9<>"$PLACE/lifeline" # open for writing until the script ends
     trap end EXIT
+    if [ -n "${INSECURE:-}" ]; then
+        TLS=()
+        printf '%s: %s\n' "${0##*/}" "no TLS: whoever reaches the ports of this cluster can run code as $(id -un)" |
+            tee "$LOGS/insecure.log" >&2
+    else
+        "$PYTHON" -m mllkm_scale.cluster.certificates "$FILE.tls" || fail "the certificates could not be made" 1
+        TLS=(--tls-ca-file "$FILE.tls/cert.pem" --tls-cert "$FILE.tls/cert.pem" --tls-key "$FILE.tls/key.pem")
+    fi
     # A process group for each background command: Ctrl-C reaches the script alone, which passes it on to the training
     # and lets the workers live until that has written its checkpoint.
     set -m
@@ -59,9 +71,15 @@ keep() { # NAME COMMAND...: in the background, its output in LOGS/NAME.log
     KEPT+=($!)
 }
 
+address_of() { # INTERFACE: its address; dask's scheduler takes no interface together with TLS
+    "$PYTHON" -c 'import sys; from distributed.utils import get_ip_interface; print(get_ip_interface(sys.argv[1]))' "$1" \
+        2>/dev/null || fail "-i $1: this machine has no network interface of that name: \`ip -brief address\` lists them"
+}
+
 start_scheduler() { # HOST_OPTIONS...
-    keep scheduler bash -c "$KEEPER" keeper 0 "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$FILE" \
-        --port 0 --dashboard-address 127.0.0.1:0 "$@"
+    keep scheduler env "${SCHEDULER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 0 \
+        "$PYTHON" -m distributed.cli.dask_scheduler --scheduler-file "$FILE" \
+        --port 0 --dashboard-address 127.0.0.1:0 "${TLS[@]}" "$@"
     for _ in {1..300}; do # a minute
         [ -s "$FILE" ] && return
         kill -0 "${KEPT[0]}" 2>/dev/null || break
@@ -99,5 +117,5 @@ end() {
     for pid in "${KEPT[@]}"; do
         kill -KILL -- "-$pid" 2>/dev/null
     done
-    rm -rf -- "$PLACE" "$FILE"
+    rm -rf -- "$PLACE" "$FILE" "$FILE.tls"
 }

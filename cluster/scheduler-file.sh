@@ -33,7 +33,7 @@ for ((i = 1; i <= workers; i++)); do
     keep "worker-$i" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 5 \
         "$PYTHON" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$i" \
         --nworkers 1 --nthreads "$threads" --memory-limit "$memory" \
-        --host 127.0.0.1 --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 60
+        --host 127.0.0.1 --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 60 "${TLS[@]}"
 done
 run_command "$@"
 exit "$CODE"

@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 
+_LONGEST = 8000  # characters of a message, which may quote a file
+
+
 class MLLKMError(Exception):
     """Base class of all errors that the package raises on purpose.
 
@@ -36,7 +39,7 @@ class MLLKMError(Exception):
     def __str__(self) -> str:
         # Messages name files, data sets and labels, whose text may come from anywhere.
         text = super().__str__()
-        return printable(text if self._keep else re.sub(r"\s*[\r\n]\s*", " ", text), keep=self._keep)
+        return printable(text if self._keep else re.sub(r"\s*[\r\n]\s*", " ", text), keep=self._keep, longest=_LONGEST)
 
 
 class ParameterError(MLLKMError, ValueError):

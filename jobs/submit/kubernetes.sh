@@ -20,7 +20,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
     echo "kubernetes.sh: $job cannot be read: name a job file" >&2
     exit 2
 }
-kubectl "$@" apply -f "$here/../../cluster/kubernetes/volume.yaml" -f "$here/../../cluster/kubernetes/daskcluster.yaml"
+kubectl "$@" apply -f "$here/../../cluster/kubernetes/volume.yaml" -f "$here/../../cluster/kubernetes/daskcluster.yaml" \
+    -f "$here/../../cluster/kubernetes/network.yaml"
 kubectl "$@" delete --ignore-not-found job/mllkm configmap/mllkm-job
 kubectl "$@" create configmap mllkm-job --from-file=job.toml="$job"
 kubectl "$@" apply -f "$here/kubernetes-job.yaml"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A training on SLURM, scheduler, workers and master in one allocation.
 #
-#   jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]
+#   jobs/submit/slurm.sh JOB.toml [--insecure] [--workers N] [OPTION OF sbatch ...]
 #
 # Called outside of SLURM it submits itself, with as much memory for each task as the memory budget of the job file
 # needs. What follows the job file goes to sbatch and wins over the lines below, as in
@@ -12,6 +12,9 @@
 # 143. The same command goes on from there, as a job that was preempted and requeued does by itself; with
 # MLLKM_REQUEUE=1 in the environment, a job that runs out of time requeues itself, too.
 #
+# Scheduler and workers talk by TLS, with a certificate made for this job in the run folder, which only its owner can
+# read. --insecure switches that off, where no others can reach this network.
+#
 # MLLKM_INTERFACE names the network interface to use, such as ib0. Output is in the run folder, in cluster-*.log:
 # 0 is the scheduler.
 #SBATCH --job-name=mllkm
@@ -20,6 +23,7 @@
 #SBATCH --time=04:00:00
 #SBATCH --signal=B:TERM@120
 #SBATCH --requeue
+#SBATCH --no-kill
 #SBATCH --open-mode=append
 #SBATCH --output=mllkm-%j.log
 set -u
@@ -31,7 +35,7 @@ fail() {
     exit "${2:-2}"
 }
 
-[ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--workers N] [OPTION OF sbatch ...]"
+[ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--insecure] [--workers N] [OPTION OF sbatch ...]"
 job=$1
 shift
 facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
@@ -39,6 +43,10 @@ budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
     options=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
+    if [ "${1:-}" = --insecure ]; then
+        export MLLKM_INSECURE=1 # which sbatch passes on with the rest of the environment
+        shift
+    fi
     if [ "${1:-}" = --workers ]; then
         [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail "--workers ${2:-}: give a whole number from 1"
         options+=("--ntasks=$(($2 + 1))") # the first task is for the scheduler and the master
@@ -50,16 +58,31 @@ fi
 [ "${SLURM_NTASKS:-1}" -ge 2 ] || fail "--ntasks=${SLURM_NTASKS:-1}: ask for one task more than there are to be workers"
 mkdir -p -- "$run" || fail "the run folder $run cannot be written" 7
 file=$run/scheduler-$SLURM_JOB_ID.json
-rm -f -- "$file" "$file.pid" # of the same job, before it was requeued
+rm -rf -- "$file" "$file.pid" "$file.tls" # of the same job, before it was requeued
+tls=()
+if [ -n "${MLLKM_INSECURE:-}" ]; then
+    echo "slurm.sh: no TLS: whoever reaches the ports of this cluster can run code as $(id -un)" >&2
+else
+    "$PYTHON" -m mllkm_scale.cluster.certificates "$file.tls" || fail "the certificates could not be made" 8
+    tls=(--tls-ca-file "$file.tls/cert.pem" --tls-cert "$file.tls/cert.pem" --tls-key "$file.tls/key.pem")
+fi
+
+if [ -n "${MLLKM_INTERFACE:-}" ]; then # dask's scheduler takes no interface together with TLS
+    MLLKM_HOST=$("$PYTHON" -c '
+import sys; from distributed.utils import get_ip_interface; print(get_ip_interface(sys.argv[1]))' "$MLLKM_INTERFACE" \
+        2>/dev/null) || fail "MLLKM_INTERFACE=$MLLKM_INTERFACE: \`ip -brief address\` on a node lists its interfaces"
+    export MLLKM_HOST
+fi
 
 # One step: its first task is on the node of this script, and leaves the master what the scheduler does not use.
-srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=none \
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --no-kill --kill-on-bad-exit=0 --input=none \
     --output="$run/cluster-$SLURM_JOB_ID-%t.log" bash -c '
     python=$1 file=$2 budget=$3 threads=$4
     shift 4
+    export DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s # a frozen worker is given up, and others do its tasks
     if [ "$SLURM_PROCID" = 0 ]; then
         exec "$python" -m distributed.cli.dask_scheduler --scheduler-file "$file" --pid-file "$file.pid" \
-            --port 0 --dashboard-address 127.0.0.1:0 "$@"
+            --port 0 --dashboard-address 127.0.0.1:0 ${MLLKM_HOST:+--host "$MLLKM_HOST"} "$@"
     fi
     exec env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
         DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False \
@@ -67,11 +90,12 @@ srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --input=no
         DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms \
         "$python" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$SLURM_PROCID" \
         --nworkers 1 --nthreads "$threads" --memory-limit "$budget" \
-        --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 120 "$@"
-' step "$PYTHON" "$file" "$budget" "${SLURM_CPUS_PER_TASK:-1}" ${MLLKM_INTERFACE:+--interface "$MLLKM_INTERFACE"} &
+        --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 120 ${MLLKM_INTERFACE:+--interface "$MLLKM_INTERFACE"} "$@"
+' step "$PYTHON" "$file" "$budget" "${SLURM_CPUS_PER_TASK:-1}" "${tls[@]}" &
 step=$!
 
-mllkm run "$job" --resume --scheduler-file "$file" &
+MLLKM_RESUME_WITH="jobs/submit/slurm.sh $(printf '%q' "$job")" \
+    mllkm run "$job" --resume --scheduler-file "$file" &
 master=$! terminated=''
 trap 'terminated=yes; kill -TERM "$master" 2>/dev/null' TERM
 while kill -0 "$master" 2>/dev/null; do # a signal ends `wait`, not the training
@@ -88,7 +112,7 @@ for _ in {1..50}; do
 done
 kill -TERM "$step" 2>/dev/null
 wait "$step"
-rm -f -- "$file" "$file.pid"
+rm -rf -- "$file" "$file.pid" "$file.tls"
 if [ -n "$terminated" ] && [ "$code" = 143 ] && [ "${MLLKM_REQUEUE:-}" = 1 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

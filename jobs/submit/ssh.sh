@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A training with workers on a list of hosts, reached by ssh; master and scheduler are on this machine.
 #
-#   jobs/submit/ssh.sh JOB.toml -h hosts.txt [-n WORKERS A HOST] [-t THREADS] [-i INTERFACE]
+#   jobs/submit/ssh.sh JOB.toml [--insecure] -h hosts.txt [-n WORKERS A HOST] [-t THREADS] [-i INTERFACE]
 #
 # Options are those of cluster/ssh.sh; the workers' memory limit is the memory budget of the job file. The same command
 # goes on with a training that was interrupted. Data and run folder must be on a file system that all hosts share.
@@ -12,9 +12,14 @@ PYTHON=${PYTHON:-python}
     echo "usage: jobs/submit/ssh.sh JOB.toml -h HOSTS [-n WORKERS] [-t THREADS] [-i INTERFACE]" >&2
     exit 2
 }
+script=("$0" "$@")
 job=$1
 shift
+secure=()
+[ "${1:-}" = --insecure ] && secure=(--insecure) && shift
 facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
-exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" -m "$budget" -f "$run/scheduler.json" "$@" -- \
+MLLKM_RESUME_WITH=$(printf '%q ' "${script[@]}")
+export MLLKM_RESUME_WITH=${MLLKM_RESUME_WITH% }
+exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" "${secure[@]}" -m "$budget" -f "$run/scheduler.json" "$@" -- \
     mllkm run "$job" --resume --scheduler-file "$run/scheduler.json"

@@ -112,7 +112,9 @@ def _spec(name: str, value: Any) -> ClusterSpec:
 
 
 @contextmanager
-def open_cluster(spec: ClusterSpec, memory_budget: int, timeout_s: float, context: click.Context) -> Iterator[Client]:
+def open_cluster(
+    spec: ClusterSpec, memory_budget: int, timeout_s: float, context: click.Context, folder: Path | None = None
+) -> Iterator[Client]:
     """A client of the cluster, with dask's log kept off the terminal unless --debug is given.
 
     The log is warnings and tracebacks of connections that are lost; what matters of them is raised as one line.
@@ -127,7 +129,7 @@ def open_cluster(spec: ClusterSpec, memory_budget: int, timeout_s: float, contex
 
     with ExitStack() as stack:
         stack.callback(restore)  # when the client is closed
-        client = stack.enter_context(open_client(spec, memory_budget=memory_budget, timeout_s=timeout_s))
+        client = stack.enter_context(open_client(spec, memory_budget=memory_budget, timeout_s=timeout_s, folder=folder))
         assert client is not None
         if not context.ensure_object(Invocation).debug:
             for name in ("distributed", "distributed.client"):  # whose levels are set when distributed is imported

@@ -166,7 +166,7 @@ class TrainingRun:
         from mllkm_scale.cluster import dashboard_link, describe, performance_report
 
         listener(Notice(f"waiting for the cluster: {in_words(self.cluster)}"))
-        with open_cluster(self.cluster, params.budget_bytes, params.worker_timeout, context) as client:
+        with open_cluster(self.cluster, params.budget_bytes, params.worker_timeout, context, self.run) as client:
             said, link = describe(client), dashboard_link(client)
             if self.progress == "json":
                 event = {"event": "cluster", "kind": self.cluster.kind, "description": said, "dashboard": link}

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.schemas import parse_json
+from mllkm_scale.cluster.certificates import security_beside
 from mllkm_scale.cluster.settings import POLL_S, Patience, close, reason, silence, wait_for_a_worker
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.run.job.cluster import ClusterSpec
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.security import Security
 
 __all__ = ["join"]
 
 TRY_S = 10.0
+MOST_BYTES = 10_000_000  # of a scheduler file, which names the workers too
 
 
 def join(spec: ClusterSpec, patience: Patience, opened: ExitStack) -> Client:
@@ -44,11 +48,12 @@ def _connect(spec: ClusterSpec, patience: Patience) -> tuple[Client, str]:
     file = spec.scheduler_file
     while True:
         address = _address_in(file, patience) if file is not None else str(spec.address)
+        security = security_beside(file) if file is not None and address.startswith("tls://") else None
         try_s = min(patience.left_s, TRY_S)
         try:
             with silence():
-                _require_answer(address, try_s)
-                return Client(address, timeout=try_s), address
+                _require_answer(address, try_s, security)
+                return Client(address, timeout=try_s, security=security), address
         except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
             # Only what the network says may be otherwise at the next try; one of no length says nothing.
             tired = patience.left_s < 1.0
@@ -63,13 +68,13 @@ def _connect(spec: ClusterSpec, patience: Patience) -> tuple[Client, str]:
             ) from error
 
 
-def _require_answer(address: str, timeout_s: float) -> None:
+def _require_answer(address: str, timeout_s: float, security: Security | None) -> None:
     """An OSError if nothing at the address speaks as dask does; a client would wait for its greeting for ever."""
     from distributed.comm.core import connect
-    from distributed.security import Security
+    from distributed.security import Security as Configured
 
     async def greet() -> None:
-        arguments = Security().get_connection_args("client")
+        arguments = (security or Configured()).get_connection_args("client")
         # Half of the time for the connection, whose failure says more than a greeting that does not come.
         comm = await asyncio.wait_for(connect(address, timeout=timeout_s / 2, **arguments), timeout_s)
         comm.abort()
@@ -86,7 +91,7 @@ def _address_in(file: Path, patience: Patience) -> str:
     """The address in a scheduler file, once there is one."""
     while True:
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = parse_json(read_regular(file, ClusterError, MOST_BYTES))
             return str(found["address"])
         except FileNotFoundError:
             problem = "has not appeared"

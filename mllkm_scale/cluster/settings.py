@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLAS_THREADS",
+    "LOGGER",
     "LOOPBACK",
     "POLL_S",
     "SCHEDULER_SETTINGS",

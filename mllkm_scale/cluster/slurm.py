@@ -14,8 +14,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mllkm_scale.cluster.certificates import temporary_security
 from mllkm_scale.cluster.settings import (
     BLAS_THREADS,
+    LOGGER,
     SCHEDULER_SETTINGS,
     WORKER_SETTINGS,
     Patience,
@@ -38,7 +40,10 @@ NANNY_BYTES = 200_000_000  # the process beside a worker that watches over it: 6
 REPLACE_S = 30.0  # between two looks at whether jobs have ended
 
 
-def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack) -> Client:
+def open_slurm(
+    spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack, folder: Path | None = None
+) -> Client:
+    """The client of a new cluster; certificates are put into `folder`, which all nodes see: the working one by default."""
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
@@ -49,6 +54,11 @@ def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
     if shutil.which("sbatch") is None:
         raise ClusterError("sbatch is not on the PATH: train on a machine from which jobs are submitted to SLURM")
     address, dashboard = dashboard_of(spec)
+    security, shared = None, None
+    if spec.insecure:
+        LOGGER.warning("scheduler and workers talk without TLS: whoever reaches their ports can run code as this user")
+    else:
+        security, shared = temporary_security(), opened.enter_context(_private_folder(folder or Path.cwd()))
     environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_SETTINGS)
     try:
         with silence(), dask.config.set(SCHEDULER_SETTINGS):
@@ -70,6 +80,8 @@ def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
                 worker_extra_args=["--memory-limit", str(memory_budget), "--no-dashboard"],
                 scheduler_options={"dashboard_address": address, "dashboard": dashboard},
                 silence_logs=logging.ERROR,
+                security=security,
+                shared_temp_directory=shared,
             )
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
@@ -81,13 +93,29 @@ def open_slurm(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
     opened.enter_context(_jobs(cluster, spec.workers or 0))
     client = Client(cluster, timeout=patience.left_s)
     opened.callback(close, client)
+    queued = Patience(spec.start_timeout)
     wait_for_a_worker(
         client,
-        patience,
-        f"none of {count(spec.workers or 0, 'SLURM job')} has started a worker after {patience.total_s:.0f} s:"
-        " `squeue` says what they wait for, their output why they ended; ask for less, or wait longer",
+        queued,
+        f"none of {count(spec.workers or 0, 'SLURM job')} has started a worker after {queued.total_s:.0f} s:"
+        " `squeue` says what they wait for, their output why they ended; ask for less, or wait longer (start_timeout)",
     )
     return client
+
+
+@contextmanager
+def _private_folder(parent: Path) -> Iterator[str]:
+    """A folder for certificates that only this user can read, on the file system of the run; gone with the block."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix=".tls-", dir=parent.absolute(), ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ClusterError(
+            f"{parent} cannot be written ({error.strerror or error}), and the certificates of the workers belong there:"
+            " start in a folder that all nodes share"
+        ) from error
+    with made as folder:
+        yield folder
 
 
 def _require_accepted(script: str, timeout_s: float) -> None:
@@ -125,4 +153,4 @@ def _jobs(cluster: Any, number: int) -> Iterator[None]:
 
 def _as_environment(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings of dask as the variables it reads them from."""
-    return {"DASK_" + key.replace(".", "__").upper(): str(value) for key, value in settings.items()}
+    return {"DASK_" + key.replace(".", "__").replace("-", "_").upper(): str(value) for key, value in settings.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.cluster.join import join
@@ -29,7 +30,9 @@ __all__ = ["dashboard_link", "describe", "open_client"]
 
 
 @contextmanager
-def open_client(spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300.0) -> Iterator[Client | None]:
+def open_client(
+    spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300.0, folder: Path | None = None
+) -> Iterator[Client | None]:
     """Open the cluster of `spec`, or join it; its client is there for the length of the block.
 
     Parameters
@@ -39,7 +42,10 @@ def open_client(spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300
     memory_budget : int
         Bytes that each worker may use: the limit of workers that are started. Those that run already have theirs.
     timeout_s : float
-        Seconds until the scheduler must be reached and at least one worker be there.
+        Seconds until the scheduler must be reached and at least one worker be there; the first job of SLURM may wait
+        longer, as `spec` says.
+    folder : path, optional
+        Where certificates are put that jobs of SLURM read; by default, where this process runs.
 
     Yields
     ------
@@ -69,7 +75,7 @@ def open_client(spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300
         if spec.kind == "local":
             client = open_local(spec, memory_budget, patience, opened)
         elif spec.kind == "slurm":
-            client = open_slurm(spec, memory_budget, patience, opened)
+            client = open_slurm(spec, memory_budget, patience, opened, folder)
         else:
             client = join(spec, patience, opened)
         yield client

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
+from mllkm_scale.data.converters.limits import require_short
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
@@ -89,6 +90,10 @@ def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: s
     for number, text in zip(numbers, texts, strict=True):
         if not text:
             raise DataError(f"{layout.place(number, layout.label)}, the label, is empty: label it or remove the line")
+    long = require_short(texts)
+    if long is not None:
+        place = layout.place(numbers[long], layout.label)
+        raise DataError(f"{place}, the label, has {len(texts[long]):,} characters: give the classes short names")
     if kind == "text":
         return np.array(texts, dtype=np.str_)
     try:

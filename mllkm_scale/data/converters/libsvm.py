@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, is_number
+from mllkm_scale.data.converters.limits import require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import ArrayWriter
@@ -50,6 +51,7 @@ def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, p
     base = min(lowest, 1)
     width = highest + 1 - base
     writer.require_space(8 * n_rows * width)
+    require_width(width, str(source))
     for rows in _blocks(source, lambda done, total: progress(total + done, 2 * total)):
         writer.append_labels("y", rows.labels.astype(np.int64) if whole else rows.labels)
         step = default_chunk_rows(width)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.npy_files import map_npy
+from mllkm_scale.data.converters.limits import require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import BLOCK_BYTES
 from mllkm_scale.data.converters.writer import ArrayWriter
@@ -45,6 +46,7 @@ def append_array(writer: ArrayWriter, name: str, block: NDArray[Any], source: st
         return
     if block.ndim > 2:
         block = block.reshape(len(block), math.prod(block.shape[1:]))
+    require_width(block.shape[1], source)
     if block.dtype.kind != "U":
         # HDF5 has no portable type wider than float64.
         block = block.astype(np.float64 if block.dtype.itemsize > 8 else block.dtype.newbyteorder("="), copy=False)

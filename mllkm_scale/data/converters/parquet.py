@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.converters.limits import require_short, require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet
@@ -20,6 +21,7 @@ __all__ = ["convert_parquet"]
 def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
     """Write the columns of a Parquet file as X, and the label column as y."""
     with open_parquet(source, options) as table:
+        require_width(len(table.names), str(source))
         dtype = _dtype(table)
         writer.require_space(table.n_rows * len(table.names) * dtype.itemsize)
         coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions, typed=True)
@@ -87,5 +89,11 @@ def _labels(table: ParquetTable, block: ParquetBlock) -> NDArray[Any]:
     if not all(isinstance(text, str) for text in texts):
         raise DataError(
             f"{table.source}: the label column {table.label!r} holds neither numbers nor text: encode it as one"
+        )
+    long = require_short(texts)
+    if long is not None:
+        raise DataError(
+            f"{table.source}: the label column {table.label!r} has a text of {len(texts[long]):,} characters: give the"
+            " classes short names"
         )
     return np.array(texts, dtype=np.str_)

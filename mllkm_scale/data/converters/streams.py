@@ -8,8 +8,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from mllkm_scale.data.converters.limits import BoundedLines
 from mllkm_scale.data.converters.options import Progress, silent
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError
@@ -57,7 +58,8 @@ def text_blocks(path: Path, progress: Progress = silent) -> Iterator[tuple[int, 
     """Number of the first line, from 1, and lines of some 4 MB; progress is told in bytes of the file."""
     total_bytes = path.stat().st_size
     with open_stream(path) as (file, stream):
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+        bounded: Any = BoundedLines(stream, path)
+        text = io.TextIOWrapper(bounded, encoding="utf-8-sig")
         number = 1
         while True:
             try:

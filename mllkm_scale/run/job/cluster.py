@@ -25,6 +25,8 @@ _USES: dict[str, tuple[str, ...]] = {
         "interface",
         "local_directory",
         "dashboard_address",
+        "insecure",
+        "start_timeout",
     ),
 }
 _NEEDS: dict[str, dict[str, str]] = {
@@ -72,6 +74,10 @@ class ClusterSpec:
     dashboard_address : str, optional
         [HOST]:PORT of the dashboard (local, slurm), on 127.0.0.1 unless a host is named; port 0 is any free one,
         None is no dashboard.
+    insecure : bool
+        Whether scheduler and workers talk without TLS, so that whoever reaches their ports can run code as you (slurm).
+    start_timeout : float
+        Seconds that the first job may wait in the queue; a day by default (slurm).
 
     Raises
     ------
@@ -99,6 +105,8 @@ class ClusterSpec:
     interface: str | None = None
     local_directory: str | None = None
     dashboard_address: str | None = ":0"
+    insecure: bool = False
+    start_timeout: float = 86_400.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -121,6 +129,11 @@ class ClusterSpec:
             _check_word(name, getattr(self, name))
         _check_folder(self.local_directory)
         _check_dashboard(self.dashboard_address)
+        if not isinstance(self.insecure, bool):
+            raise ParameterError(f"insecure={self.insecure!r}: give true or false")
+        seconds = self.start_timeout
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            raise ParameterError(f"start_timeout={seconds!r}: give a positive number of seconds")
 
     def _refuse_what_does_nothing(self) -> None:
         for field in fields(self):

@@ -1,0 +1,91 @@
+"""Certificates of one run: who has the key of it may talk to its scheduler and workers, and nobody else.
+
+    python -m mllkm_scale.cluster.certificates scheduler.json.tls
+
+makes a folder with a certificate, which all members of the run present and trust, and its key; both are readable by
+their owner alone. A client finds them beside the scheduler file: ``scheduler.json`` and ``scheduler.json.tls/``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mllkm_scale.errors import ClusterError, MLLKMError
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
+__all__ = ["security_beside", "temporary_security", "write_certificates"]
+
+CERTIFICATE, KEY = "cert.pem", "key.pem"
+
+
+def temporary_security() -> Security:
+    """A new certificate, in memory; connections without it are refused."""
+    from distributed.security import Security
+
+    try:
+        return Security.temporary()
+    except ImportError as error:
+        raise ClusterError(
+            "the certificates of a cluster need the package cryptography: pip install cryptography, or switch"
+            " encryption off with --insecure (insecure = true) where no others can reach this network"
+        ) from error
+
+
+def write_certificates(folder: Path) -> None:
+    """Make the folder, with a new certificate and its key in it; files of an earlier run are replaced.
+
+    Raises
+    ------
+    ClusterError
+        If the folder cannot be written.
+    """
+    security: Any = temporary_security()
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        for name, text in ((CERTIFICATE, security.tls_scheduler_cert), (KEY, security.tls_scheduler_key)):
+            (folder / name).unlink(missing_ok=True)
+            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(str(text))
+    except OSError as error:
+        why = error.strerror or error
+        raise ClusterError(f"{folder} cannot be written ({why}): name a scheduler file in another folder") from error
+
+
+def security_beside(scheduler_file: Path) -> Security | None:
+    """What the certificates beside a scheduler file allow; None if there are none.
+
+    Raises
+    ------
+    ClusterError
+        If others may read the key: it would be worth nothing.
+    """
+    from distributed.security import Security
+
+    folder = Path(f"{scheduler_file}.tls")
+    certificate, key = str(folder / CERTIFICATE), str(folder / KEY)
+    try:
+        mode = os.stat(key).st_mode
+    except OSError:
+        return None
+    if mode & 0o077:
+        raise ClusterError(f"{key} can be read by others: chmod 600 it, and start the cluster anew")
+    return Security(
+        require_encryption=True,
+        tls_ca_file=certificate,
+        tls_client_cert=certificate,
+        tls_client_key=key,
+    )
+
+
+if __name__ == "__main__":
+    try:
+        write_certificates(Path(sys.argv[1]))
+    except MLLKMError as failure:
+        sys.exit(str(failure))

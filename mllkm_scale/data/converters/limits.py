@@ -1,0 +1,67 @@
+"""How long a line, how wide a row and how long a label of a file may be: what is longer is refused, not read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.data.sources import LONGEST_TEXT
+from mllkm_scale.errors import DataError
+
+__all__ = ["LONGEST_LINE_BYTES", "MOST_FEATURES", "BoundedLines", "require_short", "require_width"]
+
+LONGEST_LINE_BYTES = 2**24
+"""Of a line of text: a million cells of 16 characters."""
+
+MOST_FEATURES = 1_000_000
+"""Of a row: a chunk of rows, which is read at once, has 16 at least, and they take 128 MB then."""
+
+
+def require_width(n_features: int, what: str) -> None:
+    """Refuse rows that are too wide; `what` names them.
+
+    >>> require_width(2_000_000_000, "rows.libsvm: line 1")
+    Traceback (most recent call last):
+    mllkm_scale.errors.DataError: rows.libsvm: line 1 has 2,000,000,000 features, more than 1,000,000: leave some out
+    """
+    if n_features > MOST_FEATURES:
+        raise DataError(f"{what} has {n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
+
+
+def require_short(texts: Sequence[str]) -> int | None:
+    """The first of the labels that is too long, if one is."""
+    if max(map(len, texts), default=0) <= LONGEST_TEXT:
+        return None
+    return next(at for at, text in enumerate(texts) if len(text) > LONGEST_TEXT)
+
+
+class BoundedLines(io.BufferedIOBase):
+    """A stream of bytes, to be read as text, that refuses to go on within a line that is too long."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream, self._path = stream, path
+        self._number, self._length = 1, 0  # of the line under way
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self.read1(-1 if size is None else size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        part: bytes = self._stream.read1(io.DEFAULT_BUFFER_SIZE if size < 0 else size)
+        ends = part.count(b"\n") or part.count(b"\r")  # alone, the second ends the lines of old files
+        if ends:
+            self._number += ends
+            self._length = len(part) - 1 - max(part.rfind(b"\n"), part.rfind(b"\r"))
+        else:
+            self._length += len(part)
+        if self._length > LONGEST_LINE_BYTES:
+            raise DataError(
+                f"{self._path}: line {self._number} is longer than {format_bytes(LONGEST_LINE_BYTES)}: check that its"
+                " rows end with line breaks"
+            )
+        return part
