@@ -43,7 +43,7 @@ REPLACE_S = 30.0  # between two looks at whether jobs have ended
 def open_slurm(
     spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack, folder: Path | None = None
 ) -> Client:
-    """The client of a new cluster; certificates are put into `folder`, which all nodes see: the working one by default."""
+    """The client of a new cluster; all nodes see `folder`, where certificates are put: the working one by default."""
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:

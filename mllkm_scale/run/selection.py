@@ -50,6 +50,9 @@ TRYOUT_FLOPS, TRYOUT_EPOCHS = 1e11, 0.5
 """Multiply-adds of the descents of a setting, at most, in all folds: about two seconds. And the share of the epochs
 where a part of the rows stands for all of them."""
 
+MOST_SIGNS = 100_000
+"""Rows times outputs up to which all samples compete: an inner problem has some samples of every class."""
+
 DOUBT = 2.0
 """Standard errors of the difference of two settings on the same rows, from which on one is clearly better."""
 
@@ -123,8 +126,7 @@ def select(
 ) -> Selection | None:
     """Let the contenders compete; after the time limit, only the first, and those that have been tried by then.
 
-    One that is too dear to be weighed by MKL takes no part. None if no rows can be held out, because classes have
-    single rows.
+    Settings that are too dear for MKL take no part. None if no rows can be held out, because classes have single rows.
     """
     _, codes = dataset.label_codes()
     several, few = int(codes.max()) > 1, len(codes) <= FEW_ROWS
@@ -133,6 +135,8 @@ def select(
     folds = list(folds_of(codes, int(rivals[0].random_state or 0), FEW_ROWS, most, MOST_ROWS))
     if not folds:
         return None
+    if several and len(codes) * int(codes.max() + 1) > MOST_SIGNS:
+        rivals = [rival for rival in rivals if _is_learned(rival)]
     held = np.concatenate([codes[fold.held] for fold in folds])
     listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
     plan = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
