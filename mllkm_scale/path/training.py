@@ -88,6 +88,7 @@ def train_path(
     held_bytes: int = 0,
     report: bool | None = None,
     image_shape: str | Sequence[int] | None = None,
+    calibrate: bool = True,
     **params: Any,
 ) -> PathResult:
     """Train models of several sizes, each begun where the one before has ended, and measure what each costs.
@@ -110,6 +111,9 @@ def train_path(
         Folder for path.json, and a run folder for each model.
     resume, overwrite : bool
         Go on with the path in `run_dir`, or replace it.
+    calibrate : bool
+        Whether the models get a calibration, for which rows of `dataset` are held out once more; without, they have no
+        probabilities.
     **params
         The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` are for each of them.
 
@@ -145,6 +149,7 @@ def train_path(
         stack.enter_context(one_blas_thread())
         threads = stack.enter_context(Threads(n_threads(settings.n_jobs)))
         path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, ending)
+        path.calibrates = calibrate
         if client is not None:
             where = None if folder is None else folder.path
             path.executor = stack.enter_context(dask_executor(client, where, settings, plan, path.poll, path.listener))
@@ -171,6 +176,7 @@ class PathTraining:
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.points: list[PathPoint] = []
         self.models: list[Model] = []
+        self.calibrates = True
 
     def run(self, dataset: Dataset) -> PathResult:
         self.settle(dataset)
@@ -254,7 +260,7 @@ class PathTraining:
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
             training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.ending)
-            training.executor, training.start = self.executor, start
+            training.executor, training.start, training.calibrates = self.executor, start, self.calibrates
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started
 

@@ -118,6 +118,7 @@ class Training:
         self.proofs: list[Proof] = []  # of the machines that have ended
         self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
+        self.calibrates = True
         self.calibration: Calibration | None = None
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
@@ -246,6 +247,8 @@ class Training:
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
         """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
+        if not self.calibrates:
+            return None
         if self.choice is not None and self.choice.calibration is not None:
             return self.choice.calibration
         if problem.learned is None and self.selection is not None and self.selection.calibration is not None:
