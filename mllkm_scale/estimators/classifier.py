@@ -146,8 +146,11 @@ class MLLKMClassifier(DecidesByModel):
         One record a round.
     status_ : str
         "converged", or the limit that ended training.
+    feature_names_in_ : array (n_features,)
+        Names of the columns, where X had some; the model has them, too.
     model_ : Model
-        What can be saved and loaded. After `partial_fit`, it is the machine as it is at that moment.
+        What can be saved and loaded; its `calibration` is what `predict_proba` goes by. After `partial_fit`, it is the
+        machine as it is at that moment.
     prequential_error_ : float
         After `partial_fit`: the share of samples that were predicted wrongly before they were learned.
 

@@ -22,6 +22,8 @@ from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.classifier import MLLKMClassifier
 from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.model.calibration import Calibration, fit_calibration
+from mllkm_scale.model.model import Model
 from mllkm_scale.path.limits import parse_limits
 from mllkm_scale.path.points import best_point, knee_point
 from mllkm_scale.path.training import PathResult, train_path
@@ -104,8 +106,8 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         dataset = self._training_data(X, y)
         codes = dataset.label_codes()[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
-        errors = [self._fold_errors(dataset, codes, *fold) for fold in folds]
-        self.errors_ = np.array(errors).T
+        paths = [self._fold_path(dataset, codes, *fold) for fold in folds]
+        self.errors_ = np.array([[point.error for point in path.points] for path in paths]).T
         whole = self._path(dataset, None)
         self.path_ = tuple(
             replace(point, error=float(error))
@@ -113,18 +115,19 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         )
         within = [point for point in self.path_ if limits.hold(point.row_us, point.model_bytes)]
         self.point_ = knee_point(within) if self.choose == "knee" and within else best_point(self.path_, limits)
-        self.model_ = whole.models[self.path_.index(self.point_)]
+        at = self.path_.index(self.point_)
+        held = [(path.models[at], rows) for path, (_, rows) in zip(paths, folds, strict=True)]
+        self.model_ = replace(whole.models[at], calibration=_calibration(held, dataset, codes))
         self.classes_ = self.model_.classes
         return self
 
-    def _fold_errors(self, dataset: Dataset, codes: Array, kept: Array, held_out: Array) -> list[float]:
+    def _fold_path(self, dataset: Dataset, codes: Array, kept: Array, held_out: Array) -> PathResult:
         if len(np.unique(codes[kept])) < len(np.unique(codes)):
             raise DataError(
                 f"{dataset.label_name} has a class that a fold does not train on: give fewer folds (cv={self.cv!r}), or"
                 " more rows of that class"
             )
-        path = self._path(subset(dataset, kept), subset(dataset, held_out))
-        return [point.error for point in path.points]
+        return self._path(subset(dataset, kept), subset(dataset, held_out))
 
     def _path(self, dataset: Dataset, validation: Dataset | None) -> PathResult:
         machine = self.estimator or MLLKMClassifier()
@@ -136,6 +139,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
             client=current_client(),
             preset=machine.preset,
             held_bytes=SKLEARN_BYTES,
+            calibrate=False,
             **machine.training_parameters(),
         )
 
@@ -153,3 +157,13 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
     @property
     def n_jobs(self) -> int | None:  # type: ignore[override]
         return None if self.estimator is None else self.estimator.n_jobs
+
+
+def _calibration(held: Sequence[tuple[Model, Array]], dataset: Dataset, codes: Array) -> Calibration | None:
+    """By the scores of the rows of each fold, by the model that was trained on the others."""
+    rows = [np.unique(numbers) for _, numbers in held]  # in the order in which `subset` has them
+    scores = [
+        np.concatenate([f for _, f in model.decision_chunks(subset(dataset, numbers))])
+        for (model, _), numbers in zip(held, rows, strict=True)
+    ]
+    return fit_calibration(np.concatenate(scores), codes[np.concatenate(rows)], "rows of the folds")

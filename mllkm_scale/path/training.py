@@ -89,6 +89,7 @@ def train_path(
     held_bytes: int = 0,
     report: bool | None = None,
     image_shape: str | Sequence[int] | None = None,
+    calibrate: bool = True,
     **params: Any,
 ) -> PathResult:
     """Train models of several sizes, each from the one before it, and measure their costs.
@@ -111,6 +112,9 @@ def train_path(
         Folder for path.json, and a run folder for each model.
     resume, overwrite : bool
         Continue the path in `run_dir`, or replace it.
+    calibrate : bool
+        Whether the models get a calibration, for which rows of `dataset` are held out once more. Without it, they have
+        no probabilities.
     **params
         The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` apply to each model.
 
@@ -146,6 +150,7 @@ def train_path(
         tell = listeners_of(settings, listener)
         threads = stack.enter_context(working_threads(settings))
         path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
+        path.calibrates = calibrate
         if client is not None:
             where = None if folder is None else folder.path
             path.executor = stack.enter_context(dask_executor(client, where, settings, plan, path.poll, path.listener))
@@ -174,6 +179,7 @@ class PathTraining:
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.points: list[PathPoint] = []
         self.models: list[Model] = []
+        self.calibrates = True
 
     def run(self, dataset: Dataset) -> PathResult:
         self.settle(dataset)
@@ -265,7 +271,7 @@ class PathTraining:
             training = Training(
                 params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.encoding
             )
-            training.executor, training.start = self.executor, start
+            training.executor, training.start, training.calibrates = self.executor, start, self.calibrates
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started
 

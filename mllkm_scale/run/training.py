@@ -122,6 +122,7 @@ class Training:
         self.finish_asked_for = params.finish  # a selection may settle it
         self.selection: Selection | None = None  # of settings that were left open
         self.choice: Choice | None = None  # how learned kernels are gone on with
+        self.calibrates = True
         self.calibration: Calibration | None = None
         self.learned: LearnedRecord | None = None
         self._n_learned = 0  # candidates that were learned; theirs are the first ids
@@ -253,6 +254,8 @@ class Training:
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
         """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
+        if not self.calibrates:
+            return None
         if self.choice is not None and self.choice.calibration is not None:
             return self.choice.calibration
         held_by_descent = problem.learned is not None and len(problem.learned.held) > 0

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,6 +23,13 @@ FEW = MLLKMClassifier(anchors="all", n_jobs=1, tol=0.05, n_components=16)  # fea
 def fitted(real_data):
     X, y = real_data("digits")
     return MLLKMClassifierCV(FEW, kernel_counts=[40, 10, 2], cv=3).fit(X[:300], y[:300])
+
+
+def test_it_is_calibrated_by_the_rows_of_the_folds(fitted, real_data):
+    X, y = real_data("digits")
+    assert fitted.model_.calibration.source == "rows of the folds"
+    assert fitted.model_.calibration.n_rows == 300
+    assert log_loss(y[300:], fitted.predict_proba(X[300:])) < log_loss(y[300:], np.full((len(y) - 300, 10), 0.1)) / 2
 
 
 def test_all_of_scikit_learns_checks_pass():

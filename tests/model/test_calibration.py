@@ -146,6 +146,13 @@ def test_a_file_whose_calibration_is_none_is_refused(make_model, tmp_path, broke
         load_model(tmp_path / "a.mllkm")
 
 
+@pytest.mark.parametrize(("classes", "calibration"), [((0, 1), ISOTONIC), ((0, 1, 2), TEMPERATURE)])
+def test_servers_give_those_of_the_model(make_model, classes, calibration):
+    model = replace(make_model(classes=classes), calibration=calibration)
+    X, server = np.random.default_rng(0).normal(size=(20, 4)), model.server()
+    np.testing.assert_allclose([server.probabilities(x) for x in X], model.predict_proba(X), atol=1e-9)
+
+
 def test_a_rising_function_of_many_classes_is_refused(make_model):
     with pytest.raises(ParameterError, match="for two classes"):
         replace(make_model(classes=(0, 1, 2)), calibration=ISOTONIC)

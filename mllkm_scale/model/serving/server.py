@@ -94,6 +94,13 @@ class Server:
         F = self._evaluate_row(x)
         return self.classes[int(F.item(0) > 0.0) if self._n_machines == 1 else F.argmax()]
 
+    def probabilities(self, x: ArrayLike | Mapping[str, Any]) -> Array:
+        """The probability of each class of one row, (c,), where the model has a calibration; x as in `scores`."""
+        calibration = self._model.require_calibration()
+        F = self._evaluate_row(x)
+        probabilities: Array = calibration.probabilities(F[:, 0] if self._n_machines == 1 else F)[0]
+        return probabilities
+
     def decision_function(self, X: ArrayLike) -> Array:
         """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
         X = self._features.of_table(X)

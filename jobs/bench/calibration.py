@@ -1,0 +1,98 @@
+"""Calibration of probabilities on tables: splits of the training rows, default parameters.
+
+    python jobs/bench/calibration.py [--tables heart,diabetes,...] [--splits 4] [--most 2000]
+
+Each table is split by seed into rows to train on, at most so many, and others to measure on; no official test row is
+used. Of all splits of a table together it prints the calibration error (that of `Evaluation`), log loss and Brier
+score, and beside them what a slope of 1 would give.
+
+Writes results/calibration.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from common import load, write
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from mllkm_scale import Dataset, Model, train
+from mllkm_scale.model import evaluate
+from mllkm_scale.model.calibration import Calibration
+
+TABLES = "heart,diabetes,australian,ionosphere,mammographic,contraceptive,vehicle,banana,twonorm,adult,ijcnn1"
+PLAIN = Calibration("temperature", 1.0)
+
+
+def measured(models: list[Model], parts: list[Dataset]) -> dict[str, float]:
+    """Means over the rows of all parts."""
+    found = [evaluate(model, part) for model, part in zip(models, parts, strict=True)]
+    n = sum(each.n for each in found)
+    return {name: sum(getattr(each, name) * each.n for each in found) / n for name in ("error", "log_loss", "brier")}
+
+
+def pooled_error(models: list[Model], parts: list[Dataset], bins: int = 10) -> float:
+    """How far the largest probability is from how often its class is true, over the rows of all parts."""
+    off = np.zeros(bins)
+    n = 0
+    for model, part in zip(models, parts, strict=True):
+        p = model.predict_proba(part.chunk(0))
+        largest = p.max(axis=1)
+        right = model.classes[p.argmax(axis=1)] == part.labels()
+        off += np.bincount(np.minimum((largest * bins).astype(int), bins - 1), right - largest, minlength=bins)
+        n += len(p)
+    return float(np.abs(off).sum() / n)
+
+
+def of_table(name: str, splits: int, most: int) -> dict[str, Any]:
+    """What is measured on one table."""
+    data = load(name)
+    X, y = data["X"], data["y"]
+    sizes = {"train_size": min(most, int(0.6 * len(X))), "test_size": min(most, int(0.4 * len(X)))}
+    models, parts, seconds = [], [], 0.0
+    for rows, others in StratifiedShuffleSplit(splits, random_state=0, **sizes).split(X, y):
+        started = time.perf_counter()
+        models.append(train(Dataset.from_arrays(X[rows], y[rows])).model)
+        seconds += time.perf_counter() - started
+        parts.append(Dataset.from_arrays(X[others], y[others], chunk_rows=len(others)))
+    plain = [replace(model, calibration=PLAIN) for model in models]
+    return {
+        "rows": sizes["train_size"],
+        "methods": sorted({model.require_calibration().method for model in models}),
+        **measured(models, parts),
+        "calibration_error": pooled_error(models, parts),
+        "with_slope_1": pooled_error(plain, parts),
+        "log_loss_with_slope_1": measured(plain, parts)["log_loss"],
+        "train_s": seconds / splits,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default=TABLES)
+    parser.add_argument("--splits", type=int, default=4)
+    parser.add_argument("--most", type=int, default=2000)
+    options = parser.parse_args()
+    results = {}
+    print(
+        f"{'table':<16} {'rows':>5} {'ECE':>7} {'slope 1':>8} {'log loss':>9} {'slope 1':>8} {'Brier':>7} {'error':>7}"
+    )
+    for name in options.tables.split(","):
+        results[name] = found = of_table(name, options.splits, options.most)
+        print(
+            f"{name:<16} {found['rows']:>5} {found['calibration_error']:>7.4f} {found['with_slope_1']:>8.4f}"
+            f" {found['log_loss']:>9.4f} {found['log_loss_with_slope_1']:>8.4f} {found['brier']:>7.4f}"
+            f" {found['error']:>7.4f}  {', '.join(found['methods'])}",
+            flush=True,
+        )
+    mean = float(np.mean([found["calibration_error"] for found in results.values()]))
+    print(f"{'mean':<16} {'':>5} {mean:>7.4f}")
+    write("calibration.json", {"splits": options.splits, "tables": results, "mean_calibration_error": mean})
+
+
+if __name__ == "__main__":
+    main()
