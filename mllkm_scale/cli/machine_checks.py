@@ -216,10 +216,7 @@ def check_cores(n_jobs: int) -> Iterator[Finding]:
 
 def check_memory(budget_bytes: int) -> Iterator[Finding]:
     """Memory that there is, that can be had, and the budget that it suggests."""
-    from distributed import system
-
-    # As dask knows it: limits of containers and of processes included.
-    memory, limit = psutil.virtual_memory(), int(system.memory_limit())
+    memory, limit = psutil.virtual_memory(), memory_limit()
     usable = min(int(memory.available), limit)
     text = f"{format_bytes(memory.total)}, {format_bytes(memory.available)} available"
     text += f", limited to {format_bytes(limit)}" if limit < memory.total else ""
@@ -369,7 +366,8 @@ def check_cluster(spec: ClusterSpec, timeout_s: float) -> Iterator[Finding]:
         yield _judged("cluster", text, (workers * spec.threads_per_worker > cores, f"set workers to {cores} or fewer"))
         return
     from mllkm_scale.cluster import describe, open_client
-    from mllkm_scale.cluster.settings import silence
+    from mllkm_scale.cluster.client import memory_limit
+from mllkm_scale.cluster.settings import silence
 
     try:
         with silence(), open_client(spec, memory_budget=1, timeout_s=timeout_s) as client:
