@@ -26,6 +26,7 @@ import psutil
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
+from mllkm_scale.cluster.client import memory_limit
 from mllkm_scale.errors import ClusterError, ParameterError
 
 if TYPE_CHECKING:
@@ -366,8 +367,7 @@ def check_cluster(spec: ClusterSpec, timeout_s: float) -> Iterator[Finding]:
         yield _judged("cluster", text, (workers * spec.threads_per_worker > cores, f"set workers to {cores} or fewer"))
         return
     from mllkm_scale.cluster import describe, open_client
-    from mllkm_scale.cluster.client import memory_limit
-from mllkm_scale.cluster.settings import silence
+    from mllkm_scale.cluster.settings import silence
 
     try:
         with silence(), open_client(spec, memory_budget=1, timeout_s=timeout_s) as client:
