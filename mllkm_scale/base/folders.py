@@ -78,12 +78,12 @@ def new_scratch_file(folder: Path, stem: str, suffix: str) -> Path:
 
 
 def require_room(folder: Path, size_bytes: int, what: str) -> None:
-    """Refuse a scratch folder whose disk has no room for `what`, such as "the prepared data"."""
+    """Refuse a scratch folder without the room; `what` says who asks, such as "the prepared data needs"."""
     with making_scratch(folder):
         free_bytes = shutil.disk_usage(folder).free
     if free_bytes < size_bytes:
         raise ScratchError(
-            f"the scratch folder {folder} has {format_bytes(free_bytes)} free, but {what} need"
+            f"the scratch folder {folder} has {format_bytes(free_bytes)} free, but {what}"
             f" {format_bytes(size_bytes)}: free space or choose another"
         )
 

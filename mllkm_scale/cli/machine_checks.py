@@ -26,6 +26,7 @@ import psutil
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
+from mllkm_scale.cluster.client import memory_limit
 from mllkm_scale.errors import ClusterError, ParameterError
 
 if TYPE_CHECKING:
@@ -215,10 +216,7 @@ def check_cores(n_jobs: int) -> Iterator[Finding]:
 
 def check_memory(budget_bytes: int) -> Iterator[Finding]:
     """Memory that there is, that can be had, and the budget that it suggests."""
-    from distributed import system
-
-    # As dask knows it: limits of containers and of processes included.
-    memory, limit = psutil.virtual_memory(), int(system.memory_limit())
+    memory, limit = psutil.virtual_memory(), memory_limit()
     usable = min(int(memory.available), limit)
     text = f"{format_bytes(memory.total)}, {format_bytes(memory.available)} available"
     text += f", limited to {format_bytes(limit)}" if limit < memory.total else ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 import sys
 
-__all__ = ["current_client", "performance_report"]
+__all__ = ["current_client", "memory_limit", "performance_report"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 WRITE_S = 60.0
@@ -130,3 +130,10 @@ def _warn(path: Path, error: Exception) -> None:
         path,
         " ".join(str(error).split()) or type(error).__name__,
     )
+
+
+def memory_limit() -> int:
+    """Bytes that this process may take, as dask knows it: limits of containers and of processes included."""
+    from distributed import system
+
+    return int(system.memory_limit())

@@ -71,7 +71,7 @@ def write_rows(
     path: Path, runs: Iterable[Array], shape: tuple[int, int], dtype: np.dtype[Any], run_rows: int
 ) -> MatrixFile:
     """Write runs of C-contiguous rows, all of `run_rows` but the last; a ScratchError if the disk is full."""
-    require_room(path.parent, shape[0] * shape[1] * dtype.itemsize, "the support vectors")
+    require_room(path.parent, shape[0] * shape[1] * dtype.itemsize, "the support vectors need")
     checksums = []
     with writing_scratch(path.parent), path.open("wb", buffering=0) as file:
         for run in runs:

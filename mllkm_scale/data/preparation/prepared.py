@@ -63,7 +63,7 @@ def prepare(
     folder = Path(tempfile.gettempdir() if scratch_dir is None else scratch_dir).absolute()
     path = new_scratch_file(folder, "prepared", ".h5")
     try:
-        require_room(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize, "the prepared rows")
+        require_room(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize, "the transformed data needs")
         _write(path, shape, dataset, preprocessor)
         ready = Dataset(HDF5Source(path, "X"), dataset.label_source, path=path)
     except BaseException:
