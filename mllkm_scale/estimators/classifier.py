@@ -53,7 +53,7 @@ class MLLKMClassifier(DecidesByModel):
         One bump per component: the machine is then a sum of functions of single features.
     gammas : "auto", "wide", float or list of float
         Scales of the bumps. "auto" spreads half-widths around the median distance of the data, and "wide" leaves out
-        those below it;
+        those below it; learned kernels begin with wide bumps then.
         `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
     anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
