@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,14 +121,18 @@ class InnerMKL:
         """The same problem with a share of the weights on new kernels, and with duals that answer to these.
 
         New kernels violate: for the duals of before, which know nothing of them, their forms are far above the others,
-        and the interior point needs many short steps to get around that. Some epochs of SDCA bring them down.
+        and the interior point needs many short steps to get around that. Some epochs of SDCA bring them down. Duals
+        that need not be shortened, sum alpha >= max q, are near enough as they are.
         """
         weights = with_a_share(sets.weights, _NEW_SHARE)
         limits = EpochLimits(_FIRST_ORDER_TOL, START_EPOCHS)
+        starts, classes = [np.clip(duals, 0.0, sets.C) for duals in sets.duals], range(len(sets.rows))
         with self.threads.at_most(THREADS) as threads:
+            forms = np.sum(threads.run(lambda k: self.forms(sets, k, starts[k]), classes), axis=0)
+            if 0.0 < forms.max() <= sum(float(duals.sum()) for duals in starts):
+                return sets
             svms = self.svms(sets, None)
-            starts = [np.clip(duals, 0.0, sets.C) for duals in sets.duals]
-            found = threads.run(lambda k: svms[k].solve(weights, starts[k], limits).duals, range(len(svms)))
+            found = threads.run(lambda k: svms[k].solve(weights, starts[k], limits).duals, classes)
         self.poll()
         return replace(sets, weights=weights, duals=found)
 
@@ -156,11 +161,6 @@ class InnerMKL:
                 stack.callback(lambda: self.statistics.append(store.statistics))
             threads = stack.enter_context(self.threads.at_most(THREADS))
 
-            def forms(k: int, duals: Array) -> Array:
-                self.poll()
-                used = np.flatnonzero(duals)
-                return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
-
             whole = interior_form(self.sizes(sets, tol), self.available_bytes)
             left = interior_flops(self.sizes(sets, tol)) if whole is not None else np.inf
 
@@ -172,7 +172,7 @@ class InnerMKL:
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(self.svms(sets, store), forms, sets.C, threads=threads)
+            oracle = Oracle(self.svms(sets, store), partial(self.forms, sets), sets.C, threads=threads)
             oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll, go_on=go_on)
             if solution.objective.gap <= tol or (solution.steps and whole is None):
@@ -180,6 +180,12 @@ class InnerMKL:
             if whole is None:
                 return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
         return self.interior_point(whole, sets.near(solution), tol)
+
+    def forms(self, sets: WorkingSets, k: int, duals: Array) -> Array:
+        """q of the active kernels for duals of a class."""
+        self.poll()
+        used = np.flatnonzero(duals)
+        return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
     def svms(self, sets: WorkingSets, store: TileStore | None) -> list[SVM]:
         """The SVM of each class on explicit features, or on tiles of a store."""

@@ -21,7 +21,7 @@ LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer k
 _INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and when few kernels were left to insert
 _SPARE = 0.3  # kernels of zero weight that stay, for each one with a weight
 _LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are no good choice
-_GROWTH, _GROWTH_BUDGET = 1, 3  # samples that join a working set, for each that is there
+_GROWTH = 3  # samples that join a working set, for each that is there: with 1 there are more rounds on the way
 _ROUGHLY, _NEARLY = 0.1, 0.02  # inner tolerances with a budget: while many violating samples are not at work, and then
 
 
@@ -83,17 +83,15 @@ class Renewal:
         return at_once if most is None else min(at_once, max(most // 2, _LEAST_INSERTIONS))
 
     def renew_samples(self, state: State, margins: Array) -> State:
-        """Samples well beyond the margin leave; some of those within it join, at most doubling a working set.
+        """Samples well beyond the margin leave; of those within it join at most three for each that stays.
 
-        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A
-        machine of few kernels has many samples within the margin, and takes more of them at once.
+        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use.
         """
         working = state.working & (margins < self.settings.margin)
-        growth = _GROWTH_BUDGET if state.over_budget else _GROWTH
         for k, column in enumerate(margins.T):
             rng = np.random.default_rng([self.settings.seed, state.round, 2, k])
             outside = rng.permutation(np.flatnonzero((column < 1.0) & ~working[:, k]))
-            working[outside[: max(self.settings.first_samples, growth * int(working[:, k].sum()))], k] = True
+            working[outside[: max(self.settings.first_samples, _GROWTH * int(working[:, k].sum()))], k] = True
         return replace(state, working=working)
 
     def next_tolerance(self, state: State, margins: Array, wanted: float, grew: bool) -> float:

@@ -12,9 +12,9 @@ which proves a relative duality gap for the problem with ALL samples and ALL ker
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
 
-Samples join at random, and a working set at most doubles in a round, so that early rounds find kernels where that is
-cheap. A round is a function of the state before it and of nothing else: a training resumed from a checkpoint goes on
-with the same bits; nor does it matter how long a scan takes, or who does it.
+Samples join at random, and a working set becomes at most four times as large in a round, so that early rounds find
+kernels where that is cheap. A round is a function of the state before it and of nothing else: a training resumed from a
+checkpoint goes on with the same bits; nor does it matter how long a scan takes, or who does it.
 """
 
 from __future__ import annotations

@@ -60,21 +60,19 @@ def test_duals_at_the_bound_follow_it_to_another_C():
     assert after.best_gap == np.inf
 
 
-@given(st.integers(0, 2**32 - 1), st.booleans())
+@given(st.integers(0, 2**32 - 1))
 @settings(max_examples=30)
-def test_samples_within_the_margin_join_until_all_are_at_work(seed, over_budget):
+def test_samples_within_the_margin_join_until_all_are_at_work(seed):
     rng = np.random.default_rng(seed)
     margins, signs = rng.uniform(-1.0, 5.0, size=(500, 2)), signs_of(500, 2)
     renewal = Renewal(None, 2, PLAIN, Threads())
-    state = replace(cold_start(signs, PLAIN), over_budget=over_budget)
+    state = cold_start(signs, PLAIN)
     for round_ in range(12):
         before = state.working
         state = replace(renewal.renew_samples(state, margins), round=round_)
         assert not state.working[margins >= PLAIN.margin].any()
         kept = (before & (margins < PLAIN.margin)).sum(axis=0)
-        assert (
-            state.working.sum(axis=0) <= kept + np.maximum(PLAIN.first_samples, (3 if over_budget else 1) * kept)
-        ).all()
+        assert (state.working.sum(axis=0) <= kept + np.maximum(PLAIN.first_samples, 3 * kept)).all()
     assert state.working[margins < 1.0].all()
 
 
