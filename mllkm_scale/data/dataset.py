@@ -73,7 +73,10 @@ class Dataset:
         if len(x.shape) != 2:
             raise DataError(f"{x.name} has shape {x.shape}: it must have two axes, one row per sample")
         if x.dtype.kind not in "fiub":
-            raise DataError(f"{x.name} has type {x.dtype}: features must be real numbers; encode text as numbers")
+            raise DataError(
+                f"{x.name} has type {x.dtype}: features must be real numbers; encode text as numbers, or give a table"
+                " (a CSV file to mllkm convert, a DataFrame to fit)"
+            )
         self._x = x
         self._y = y
         self.path = path

@@ -210,6 +210,16 @@ def test_the_bits_do_not_depend_on_threads(jobs, fitted):
     np.testing.assert_array_equal(result.model.decision_function(X), fitted.decision_function(X))
 
 
+def test_a_resumed_training_on_a_table_has_the_same_bits(fitted, tmp_path):
+    X, y = people()
+    data = table_dataset(X, y)
+    train(data, run_dir=tmp_path / "run", report=False, max_rounds=1, **QUICK)
+    resumed = train(data, run_dir=tmp_path / "run", report=False, resume=True, **QUICK)
+    np.testing.assert_array_equal(resumed.model.decision_function(X), fitted.decision_function(X))
+    whole = load_model(tmp_path / "run" / "model.mllkm")
+    np.testing.assert_array_equal(whole.decision_function(X), fitted.decision_function(X))
+
+
 def test_verbose_trainings_tell_a_line_a_column(capsys):
     X, y = people(40)
     MLLKMClassifier(verbose=1, **QUICK).fit(X, y)

@@ -1,7 +1,7 @@
 """Lines of CSV as columns of text: for conversion, prediction and streams alike.
 
-Blocks of lines are parsed by pyarrow at once. Blocks with quotes, and those that fail, are read by Python's csv module,
-which tells the line.
+Blocks of lines are parsed by pyarrow at once. Few lines, blocks with quotes, and those that fail are read by Python's
+csv module, which tells the line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.errors import DataError
 
 __all__ = ["CSVBlock", "read_block"]
+
+
+_FEW = 64  # lines that Python reads faster than a table of Arrow is made
 
 
 class CSVBlock:
@@ -40,13 +43,17 @@ class CSVBlock:
     @property
     def features(self) -> list[Any]:
         """Arrow arrays of the columns that are not the label."""
-        return [self._columns[column] for column in self.layout.features]
+        import pyarrow as pa
+
+        columns = [self._columns[column] for column in self.layout.features]
+        return [pa.array(column, pa.string()) if isinstance(column, tuple) else column for column in columns]
 
     def labels(self) -> list[str]:
         """Texts of the label column, without blanks around them; none if there is no label column."""
         if self.layout.label is None:
             return []
-        return [text.strip() for text in self._columns[self.layout.label].to_pylist()]
+        column = self._columns[self.layout.label]
+        return [text.strip() for text in (column if isinstance(column, tuple) else column.to_pylist())]
 
     @property
     def place(self) -> Place:
@@ -55,6 +62,10 @@ class CSVBlock:
 
     def numbers(self, then: str = "train") -> NDArray[np.float64]:
         """Rows of columns that are all numbers, none missing; others are refused by line and column."""
+        if len(self.line_numbers) <= _FEW:
+            values = self._few_numbers()
+            if values is not None:
+                return values
         columns = Columns((Column(""),) * len(self.layout.features))
         try:
             return code_rows(self.features, columns, self.place, missing_allowed=False, then=then)
@@ -63,13 +74,22 @@ class CSVBlock:
                 raise DataError(f"{error}; if the line holds names, say that there is a header") from None
             raise
 
+    def _few_numbers(self) -> NDArray[np.float64] | None:
+        """Numbers of few lines, or None if a cell is none."""
+        columns = [self._columns[column] for column in self.layout.features]
+        try:
+            values = np.array([[float(text) for text in column] for column in columns]).T
+        except (TypeError, ValueError):
+            return None
+        plain = not np.isnan(values).any() and not any("_" in text for column in columns for text in column)
+        return np.ascontiguousarray(values) if plain else None
+
 
 def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> CSVBlock:
     """The cells of lines, given with their numbers; lines of another number of cells are refused by theirs."""
-    import pyarrow as pa
-
     # Quotes that do not match, or stand within a cell, are refused by the csv module alone.
-    columns = None if any('"' in line for line in lines) else _parsed(layout, lines)
+    by_python = len(lines) <= _FEW or any('"' in line for line in lines)
+    columns: list[Any] | None = None if by_python else _parsed(layout, lines)
     if columns is None:
         rows = layout.cells(numbers, lines)
         for number, row in zip(numbers, rows, strict=True):
@@ -78,7 +98,7 @@ def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> C
                     f"{layout.source}: line {number} has {len(row)} cells instead of {layout.width}:"
                     " give every line the same columns"
                 )
-        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        columns = list(zip(*rows, strict=True))
     return CSVBlock(layout, numbers, columns)
 
 

@@ -111,6 +111,10 @@ class TableCoder:
         again = False
         for j, array in enumerate(arrays):
             state, before = self._states[j], self._states[j].kind
+            quick = _plain_numbers(array) if before == NUMBER or (before is None and not self._typed) else None
+            if quick is not None and not np.isnan(quick).any():
+                rows[:, j], state.kind, state.coded = quick, NUMBER, True
+                continue
             values = _normal(array)
             rows[:, j] = self._code_column(values, state, j, place)
             again = again or (before is not None and state.kind != before and state.coded)
@@ -193,6 +197,10 @@ def code_rows(
     """
     rows = np.empty((len(arrays[0]) if len(arrays) else 0, len(columns)))
     for j, given in enumerate(arrays):
+        quick = _plain_numbers(given) if columns[j].kind == NUMBER else None
+        if quick is not None:
+            rows[:, j] = quick
+            continue
         array, column = _normal(given), columns[j]
         if array.null_count == len(array):
             rows[:, j] = np.nan
@@ -277,6 +285,18 @@ def _kind_of(array: Any) -> str:
             return BOOLEAN
         return DATE if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else NUMBER
     return next((known for known in (NUMBER, BOOLEAN, DATE) if _VALUES[known](array)[1] is None), CATEGORY)
+
+
+def _plain_numbers(array: Any) -> NDArray[np.float64] | None:
+    """Numbers of an array that holds nothing else, as text or as integers; None for others, which are looked at."""
+    import pyarrow as pa
+
+    if not len(array) or not (_is_text(array.type) or pa.types.is_integer(array.type)):
+        return None
+    try:
+        return _floats(array.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
 
 
 def _number_values(array: Any) -> tuple[NDArray[np.float64], int | None]:
