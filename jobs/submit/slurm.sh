@@ -38,11 +38,16 @@ fail() {
 [ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--insecure] [--workers N] [OPTION OF sbatch ...]"
 job=$1
 shift
+mllkm=(mllkm)
+command -v mllkm >/dev/null || mllkm=("$PYTHON" -m mllkm_scale) # PYTHON may be of an environment that is not active
 facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-    options=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
+    options=()
+    # sbatch takes one option on memory: that of the user, if there is one.
+    [[ " $* " =~ [[:space:]]--mem(-per-cpu|-per-gpu)?[=[:space:]] ]] ||
+        options+=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
     if [ "${1:-}" = --insecure ]; then
         export MLLKM_INSECURE=1 # which sbatch passes on with the rest of the environment
         shift
@@ -95,7 +100,7 @@ srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --no-kill --kill-on-bad-exit=0 
 step=$!
 
 MLLKM_RESUME_WITH="jobs/submit/slurm.sh $(printf '%q' "$job")" \
-    mllkm run "$job" --resume --scheduler-file "$file" &
+    "${mllkm[@]}" run "$job" --resume --scheduler-file "$file" &
 master=$! terminated=''
 trap 'terminated=yes; kill -TERM "$master" 2>/dev/null' TERM
 while kill -0 "$master" 2>/dev/null; do # a signal ends `wait`, not the training

@@ -17,9 +17,11 @@ job=$1
 shift
 secure=()
 [ "${1:-}" = --insecure ] && secure=(--insecure) && shift
+mllkm=(mllkm)
+command -v mllkm >/dev/null || mllkm=("$PYTHON" -m mllkm_scale) # PYTHON may be of an environment that is not active
 facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 MLLKM_RESUME_WITH=$(printf '%q ' "${script[@]}")
 export MLLKM_RESUME_WITH=${MLLKM_RESUME_WITH% }
 exec "$(dirname "${BASH_SOURCE[0]}")/../../cluster/ssh.sh" "${secure[@]}" -m "$budget" -f "$run/scheduler.json" "$@" -- \
-    mllkm run "$job" --resume --scheduler-file "$run/scheduler.json"
+    "${mllkm[@]}" run "$job" --resume --scheduler-file "$run/scheduler.json"

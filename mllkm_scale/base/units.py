@@ -42,7 +42,7 @@ def format_bytes(size_bytes: int | float) -> str:
     >>> format_bytes(0), format_bytes(1_500_000), format_bytes(2_000_000_000)
     ('0 B', '1.5 MB', '2.0 GB')
     """
-    value = float(size_bytes)
+    value = float(min(size_bytes, 10**300))  # a header may say any number
     for unit in ("B", "kB", "MB", "GB"):
         if abs(value) < 1000:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"

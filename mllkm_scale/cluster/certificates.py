@@ -18,7 +18,7 @@ from mllkm_scale.errors import ClusterError, MLLKMError
 if TYPE_CHECKING:
     from distributed.security import Security
 
-__all__ = ["security_beside", "temporary_security", "write_certificates"]
+__all__ = ["security_beside", "security_in", "temporary_security", "write_certificates"]
 
 CERTIFICATE, KEY = "cert.pem", "key.pem"
 
@@ -58,6 +58,16 @@ def write_certificates(folder: Path) -> None:
         raise ClusterError(f"{folder} cannot be written ({why}): name a scheduler file in another folder") from error
 
 
+def security_in(folder: Path) -> Security:
+    """What the certificate in a folder allows: to be scheduler, worker and client of the run."""
+    from distributed.security import Security
+
+    certificate, key = str(folder / CERTIFICATE), str(folder / KEY)
+    roles = ("scheduler", "worker", "client")
+    files = {f"tls_{role}_cert": certificate for role in roles} | {f"tls_{role}_key": key for role in roles}
+    return Security(require_encryption=True, tls_ca_file=certificate, **files)
+
+
 def security_beside(scheduler_file: Path) -> Security | None:
     """What the certificates beside a scheduler file allow; None if there are none.
 
@@ -66,22 +76,15 @@ def security_beside(scheduler_file: Path) -> Security | None:
     ClusterError
         If others may read the key: it would be worth nothing.
     """
-    from distributed.security import Security
-
     folder = Path(f"{scheduler_file}.tls")
-    certificate, key = str(folder / CERTIFICATE), str(folder / KEY)
+    key = folder / KEY
     try:
         mode = os.stat(key).st_mode
     except OSError:
         return None
     if mode & 0o077:
         raise ClusterError(f"{key} can be read by others: chmod 600 it, and start the cluster anew")
-    return Security(
-        require_encryption=True,
-        tls_ca_file=certificate,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-    )
+    return security_in(folder)
 
 
 if __name__ == "__main__":

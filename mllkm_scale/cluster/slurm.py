@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mllkm_scale.cluster.certificates import temporary_security
+from mllkm_scale.cluster.certificates import security_in, write_certificates
 from mllkm_scale.cluster.settings import (
     BLAS_THREADS,
     LOGGER,
@@ -54,11 +54,13 @@ def open_slurm(
     if shutil.which("sbatch") is None:
         raise ClusterError("sbatch is not on the PATH: train on a machine from which jobs are submitted to SLURM")
     address, dashboard = dashboard_of(spec)
-    security, shared = None, None
+    security = None
     if spec.insecure:
         LOGGER.warning("scheduler and workers talk without TLS: whoever reaches their ports can run code as this user")
     else:
-        security, shared = temporary_security(), opened.enter_context(_private_folder(folder or Path.cwd()))
+        private = opened.enter_context(_private_folder(folder or Path.cwd()))
+        write_certificates(private)
+        security = security_in(private)
     environment = dict.fromkeys((*BLAS_THREADS, "NUMBA_NUM_THREADS"), "1") | _as_environment(WORKER_SETTINGS)
     try:
         with silence(), dask.config.set(SCHEDULER_SETTINGS):
@@ -81,7 +83,6 @@ def open_slurm(
                 scheduler_options={"dashboard_address": address, "dashboard": dashboard},
                 silence_logs=logging.ERROR,
                 security=security,
-                shared_temp_directory=shared,
             )
     except (OSError, RuntimeError, ValueError) as error:
         raise ClusterError(
@@ -104,7 +105,7 @@ def open_slurm(
 
 
 @contextmanager
-def _private_folder(parent: Path) -> Iterator[str]:
+def _private_folder(parent: Path) -> Iterator[Path]:
     """A folder for certificates that only this user can read, on the file system of the run; gone with the block."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ def _private_folder(parent: Path) -> Iterator[str]:
             " start in a folder that all nodes share"
         ) from error
     with made as folder:
-        yield folder
+        yield Path(folder)
 
 
 def _require_accepted(script: str, timeout_s: float) -> None:

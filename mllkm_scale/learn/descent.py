@@ -133,10 +133,12 @@ class Descent:
 
     def resume(self, state: DescentState) -> None:
         """Go on from a state; refused if it is that of another machine, or of more epochs."""
-        if len(state.values) != self.machine.layout.size or state.place.epoch > self.settings.epochs:
+        place, size = state.place, self.machine.layout.size
+        if len(state.values) != size or place.epoch > self.settings.epochs or place.window > self.batches.n_windows:
             raise CheckpointError(
-                f"the descent that was kept has {len(state.values)} parameters and {state.place.epoch} epochs, not"
-                f" {self.machine.layout.size} and at most {self.settings.epochs}: train anew with --overwrite"
+                f"the descent that was kept has {len(state.values)} parameters, {place.epoch} epochs and"
+                f" {place.window} windows, not {size}, and at most {self.settings.epochs} and {self.batches.n_windows}:"
+                " train anew with --overwrite"
             )
         self.state = state
         self.machine = LearnedMachine(self.machine.layout, state.values)

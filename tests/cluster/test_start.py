@@ -318,7 +318,7 @@ def test_jobs_that_bring_no_worker_are_ended(commands: Path, monkeypatch: pytest
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with (
         pytest.raises(ClusterError, match="none of 2 SLURM jobs has started a worker after 2 s: `squeue`"),
-        _opened(ClusterSpec("slurm", workers=2, walltime="00:10:00", interface="lo"), timeout_s=2.0),
+        _opened(ClusterSpec("slurm", workers=2, walltime="00:10:00", interface="lo", start_timeout=2.0)),
     ):
         pass
 

@@ -30,6 +30,8 @@ OTHER: dict[str, Any] = {
     "interface": "ib0",
     "local_directory": "/scratch",
     "dashboard_address": None,
+    "insecure": True,
+    "start_timeout": 60.0,
 }
 
 
@@ -52,7 +54,8 @@ def test_a_field_is_either_of_use_or_refused(kind: str) -> None:
     assert set(OTHER) == {field.name for field in fields(ClusterSpec)} - {"kind"}
     useless = {
         "none": set(OTHER),
-        "local": {"address", "scheduler_file", "queue", "account", "walltime", "directives", "interface"},
+        "local": {"address", "scheduler_file", "queue", "account", "walltime", "directives", "interface"}
+        | {"insecure", "start_timeout"},
         "address": set(OTHER) - {"address"},
         "scheduler-file": set(OTHER) - {"scheduler_file"},
         "slurm": {"address", "scheduler_file"},

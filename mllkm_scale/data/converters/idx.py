@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.converters.limits import require_width
 from mllkm_scale.data.converters.npy import append_array, block_rows
 from mllkm_scale.data.converters.options import ConvertOptions, Progress, silent
 from mllkm_scale.data.converters.streams import open_stream, read_exactly
@@ -23,6 +24,7 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["convert_idx"]
 
+MOST_AXES = 32
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -39,6 +41,9 @@ def _copy(path: Path, writer: ArrayWriter, name: str, axes: range, progress: Pro
         if len(shape) not in axes:
             what = "labels have one axis" if name == "y" else "samples have at least two axes"
             raise DataError(f"{path} has shape {shape}, but {what}: were the two files exchanged?")
+        if len(shape) > MOST_AXES:
+            raise DataError(f"{path} has {len(shape)} axes, more than {MOST_AXES}: save it with fewer")
+        require_width(math.prod(shape[1:]), str(path))
         writer.require_space(math.prod(shape) * dtype.itemsize)
         done = 0
         for block in _blocks(stream, shape, dtype, path):
