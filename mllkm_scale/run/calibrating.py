@@ -22,12 +22,17 @@ from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import MOST_ROWS
 from mllkm_scale.plan.training import Plan
-from mllkm_scale.run.choice import ALL_FOLDS_ROWS, HELD_OUT, MKLPath, held_out_trial, learned_scores
+from mllkm_scale.run.choice import HELD_OUT, MKLPath, held_out_trial, learned_scores
 from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.selection import TRYOUT_EPOCHS, TRYOUT_FLOPS, TRYOUT_TOL
 
 __all__ = ["CrossFit"]
+
+
+_FEW_ROWS = (
+    200  # up to which all folds are held out: a single number is fitted, for which a third of more rows is enough
+)
 
 
 class CrossFit:
@@ -101,4 +106,4 @@ class CrossFit:
             yield make_trial(self.dataset, self.problem.codes, fold, build), executor
 
     def _folds(self) -> list[Fold]:
-        return list(folds_of(self.problem.codes, self.problem.seed, ALL_FOLDS_ROWS, MOST_ROWS, MOST_ROWS))
+        return list(folds_of(self.problem.codes, self.problem.seed, _FEW_ROWS, MOST_ROWS, MOST_ROWS))

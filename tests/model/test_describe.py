@@ -111,7 +111,7 @@ def test_text_shows_the_certificate_the_gammas_and_the_heaviest_kernels(make_mod
     assert "no scaling" in text
     assert "8, 9, ... (12)" in text
     assert model_checksum(model) in text
-    assert len(text.splitlines()) == 12 + 2 + len(set(model.gammas)) + 2 + 2
+    assert len(text.splitlines()) == 14 + 2 + len(set(model.gammas)) + 2 + 2
 
 
 def test_a_file_that_is_gone_is_named(make_model, tmp_path):
