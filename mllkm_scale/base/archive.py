@@ -47,7 +47,7 @@ _LAST_POINT = 0x10FFFF  # of Unicode
 class _Seal(msgspec.Struct):
     """What header.json holds."""
 
-    kind: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[a-z-]+\Z")]
+    kind: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9_-]+\Z")]
     version: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
     header: dict[str, Any]
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]

@@ -40,6 +40,8 @@ With dask's client it is no more, for the functions of the passes are then compi
 
 _PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
 
+_FEW_LABELS = 1_000_000  # which take some megabytes
+
 _LEAST_STORE_BYTES = 24_000_000
 
 
@@ -182,8 +184,10 @@ def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
 def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
     """Refuse, before any label is read, rows that two classes alone would make too many: a file may declare any number.
 
-    More classes take more.
+    More classes take more. Few labels are read all the same: then the plan names the budget that works.
     """
+    if sizes.n_rows <= _FEW_LABELS:
+        return
     least = sum(size for _, size, _ in _fixed(sizes, base_bytes))
     if budget_bytes < least:
         raise BudgetError(

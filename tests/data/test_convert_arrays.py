@@ -240,7 +240,9 @@ def test_malformed_idx_is_refused(tmp_path):
         (idx_bytes(np.zeros(5, dtype="u1")), "were the two files exchanged"),
         (idx_bytes(np.zeros((5, 0), dtype="u1")), "X has rows of no columns"),
         (idx_bytes(np.zeros((0, 5), dtype="u1")), "no rows"),
-        (b"\0\0\x08\3" + struct.pack(">III", 1, 2**16, 2**15), "shorter than its header says"),
+        (b"\0\0\x08\3" + struct.pack(">III", 1, 1000, 900), "shorter than its header says"),
+        (b"\0\0\x08\3" + struct.pack(">III", 1, 2**16, 2**15), "2,147,483,648 features, more than 1,000,000"),
+        (b"\0\0\x08\50" + b"\0\0\0\1" * 40, "has 40 axes, more than 32"),
     ]:
         source.write_bytes(data)
         refused(tmp_path, source, message)
