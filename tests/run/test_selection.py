@@ -385,6 +385,13 @@ def test_after_the_time_limit_only_the_first_setting_is_tried(wine, tmp_path, ma
     assert result.status == "learned"
 
 
+def test_all_samples_of_too_many_classes_take_no_part(wine, tmp_path, monkeypatch, made_up):
+    asked = made_up(lambda rival: 0.2)
+    monkeypatch.setattr(selection_module, "MOST_SIGNS", 3 * wine.n_rows - 1)
+    train(wine, run_dir=tmp_path / "run", **QUICK)
+    assert {rival.anchors for rival, _ in asked} == {LEARNED}
+
+
 def test_a_machine_that_is_too_dear_to_be_weighed_takes_no_part(wine, tmp_path, monkeypatch):
     monkeypatch.setattr(selection_module, "DEAR_FLOPS", 0.0)
     train(wine, run_dir=tmp_path / "run", **QUICK)
