@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["c_comment", "c_float", "c_string", "c_table"]
 
 _A_LINE = 6  # numbers
-_UNSAFE = re.compile(r"[^A-Za-z0-9 .,;:+\-=%()<>_*/#&']")
+_UNSAFE = re.compile(r"[^A-Za-z0-9 .,;:+\-=%()\[\]<>_*/#&'\"]")
 
 
 def c_float(value: float) -> str:

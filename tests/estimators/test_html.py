@@ -150,7 +150,7 @@ def test_the_page_of_a_component_wise_machine_makes_no_tables(fitted: Fitted, mo
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium to draw the page")
 def test_a_browser_shows_every_fact_within_a_narrow_window(fitted: Fitted, tmp_path: Path) -> None:
-    names = ("a" * 300, "b", "c")
+    names = ("a" * 250, "b", "c")
     look = """<script>addEventListener("load", () => {
         const rows = [...document.querySelectorAll(".mllkm-facts tr")];
         const seen = rows.filter(row => row.getBoundingClientRect().height > 8).length;

@@ -20,11 +20,13 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.errors import ModelFileError, ParameterError
 from mllkm_scale.export import export_c, export_npz, export_onnx
 from mllkm_scale.model import describe, evaluate, load_model, save_model
 from mllkm_scale.model.calibration import Calibration, _isotonic, fit_calibration
 from mllkm_scale.model.evaluation import BINS
+from mllkm_scale.model.files import KIND, VERSION
 from mllkm_scale.prediction import predict_file
 
 TEMPERATURE = Calibration("temperature", 1.7, n_rows=50, source="rows", log_loss=0.4)
@@ -139,9 +141,10 @@ def test_it_is_part_of_the_file_and_of_the_description(make_model, tmp_path, cal
 )
 def test_a_file_whose_calibration_is_none_is_refused(make_model, tmp_path, broken):
     model = replace(make_model(), calibration=TEMPERATURE)
-    hostile = type("Hostile", (), {"as_dict": lambda self: TEMPERATURE.as_dict() | broken})()
-    object.__setattr__(model, "calibration", hostile)
     save_model(model, tmp_path / "a.mllkm")
+    header, arrays = read_archive(tmp_path / "a.mllkm", kind=KIND, version=VERSION, error=ModelFileError)
+    header["calibration"] |= broken
+    write_archive(tmp_path / "a.mllkm", kind=KIND, version=VERSION, header=header, arrays=arrays)
     with pytest.raises(ModelFileError, match="holds no model that fits together"):
         load_model(tmp_path / "a.mllkm")
 

@@ -147,7 +147,7 @@ def test_a_pipe_is_matched_by_name_too(model, rows, table, tmp_path, monkeypatch
 
 def test_a_column_of_another_type_is_named(model, table, tmp_path):
     table["height"] = "tall"
-    with pytest.raises(DataError, match=r"column 'height' has type .*not a number"):
+    with pytest.raises(DataError, match=r"row 0 .*column 'height' is 'tall', not a number"):
         predict_file(model, written(table, tmp_path / "a.parquet"), tmp_path / "out.csv")
     with pytest.raises(DataError, match=r"'height' \(from 1\) is 'tall', not a number"):
         predict_file(model, written(table, tmp_path / "a.csv"), tmp_path / "out.csv")

@@ -158,7 +158,7 @@ def test_rows_that_do_not_fit_are_refused_by_their_cell(fitted):
         fitted.model_.predict(new.assign(income=["1", "2", "x", "4", "5"]))
     with pytest.raises(DataError, match=r"column 2 'income' .* is infinity"):
         fitted.model_.predict(new.assign(income=np.inf))
-    with pytest.raises(DataError, match="has 2 features per row, but the model was trained with 6"):
+    with pytest.raises(DataError, match="lacks 4 of the 6 features of the model: 'income'"):
         fitted.model_.predict(new[["name", "town"]])
     with pytest.raises(DataError, match="is a number, but the model was trained with a category"):
         fitted.model_.predict(np.zeros((2, 6)))
