@@ -80,10 +80,10 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         if not state.requested:
             state.signal_name = signal.Signals(number).name
             state.requested = True
-            if notify is not None:
-                notify(state.signal_name)
             if state.waits:
                 raise KeyboardInterrupt
+            if notify is not None:
+                notify(state.signal_name)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 

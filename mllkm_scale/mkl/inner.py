@@ -35,8 +35,7 @@ from mllkm_scale.mkl.forms import (
 from mllkm_scale.mkl.free_samples import free_samples_mkl, with_a_share
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
-from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution
-from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution, WorkingSets
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM

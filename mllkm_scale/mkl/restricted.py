@@ -9,7 +9,7 @@ The duals of all classes are one long vector; `slices` says where each class lie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,9 +18,35 @@ from numpy.typing import DTypeLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block
+from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.mkl.certificate import Objective, dual_value, primal_value
 
-__all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors"]
+__all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors", "WorkingSets"]
+
+
+@dataclass(frozen=True)
+class WorkingSets:
+    """Active kernels with weights, and rows of each class with duals from 0 to C: those of the problem before."""
+
+    kernels: LocallyLinearKernels
+    weights: Array
+    rows: list[Array]
+    duals: list[Array]
+    C: float
+
+    def only(self, free: Sequence[Array], weights: Array, duals: Sequence[Array]) -> WorkingSets:
+        """The rows of these masks, to start from these weights and duals of all rows."""
+        rows = [r[mask] for r, mask in zip(self.rows, free, strict=True)]
+        starts = [a[mask] for a, mask in zip(duals, free, strict=True)]
+        return replace(self, weights=weights, rows=rows, duals=starts)
+
+    def near(self, solution: Solution) -> WorkingSets:
+        """The same problem, to start from a solution of it."""
+        return replace(self, weights=solution.weights, duals=self.split(solution.duals))
+
+    def split(self, duals: Array) -> list[Array]:
+        """Duals of all classes in a row, as those of each."""
+        return np.split(duals, np.cumsum([len(r) for r in self.rows])[:-1])
 
 
 @dataclass(frozen=True)
@@ -34,7 +60,10 @@ class Solution:
 
 
 Vectors = list[Array]
+
+
 """Of each class, the vectors v_m of the active kernels."""
+
 
 ROWS = 1024  # of a class, that one task passes over
 

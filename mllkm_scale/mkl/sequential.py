@@ -33,10 +33,9 @@ from mllkm_scale.mkl.certificate import Certificate, Objective
 from mllkm_scale.mkl.margins import PrimalPass, primal_pass
 from mllkm_scale.mkl.pricing import DualPass, Pricing, RoundScans
 from mllkm_scale.mkl.renewal import Renewal
-from mllkm_scale.mkl.restricted import Solution
+from mllkm_scale.mkl.restricted import Solution, WorkingSets
 from mllkm_scale.mkl.starts import cold_start, heaviest, start_from_heaviest, start_from_machine, start_from_other_C
 from mllkm_scale.mkl.state import Settings, State
-from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.scan.scanner import Scanner, ScanResult
 
 __all__ = ["InnerSolver", "SequentialMKL", "Solved"]

@@ -11,7 +11,7 @@ from mllkm_scale.mkl import free_samples
 from mllkm_scale.mkl.forms import Choice
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.oracle import Oracle
-from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.mkl.restricted import WorkingSets
 from mllkm_scale.solver.svm import SVMSolution
 
 

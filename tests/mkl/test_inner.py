@@ -24,7 +24,7 @@ from mllkm_scale.mkl.forms import (
     tile_bytes,
 )
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.mkl.restricted import WorkingSets
 
 
 @pytest.fixture

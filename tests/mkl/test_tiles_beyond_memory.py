@@ -17,7 +17,7 @@ from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.forms import Choice, tile_bytes
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.working_sets import WorkingSets
+from mllkm_scale.mkl.restricted import WorkingSets
 
 TILE_ROWS = 128
 DISK_BYTES = 4_000_000

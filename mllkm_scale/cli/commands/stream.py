@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +161,7 @@ def stream(
                 overwrite=overwrite,
                 listener=listener,
                 should_stop=lambda: stop.requested,
-                waiting=stop.waiting,
+                waiting=nullcontext if dataset is not None else stop.waiting,  # rows on disk are not waited for
                 checkpoint_s=checkpoint_s,
                 image_shape=image_shape,
                 report=report,
@@ -175,7 +175,6 @@ def stream(
 
 
 def _labels_of(dataset: Dataset) -> Any:
-
     return dataset.label_codes()[0]
 
 

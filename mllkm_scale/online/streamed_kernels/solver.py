@@ -20,9 +20,8 @@ from mllkm_scale.errors import BudgetError
 from mllkm_scale.gram.blocks import MatrixBlock
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.interior_point import interior_point
-from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
+from mllkm_scale.mkl.restricted import RestrictedProblem, Solution, WorkingSets
 from mllkm_scale.mkl.state import Settings
-from mllkm_scale.mkl.working_sets import WorkingSets
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
 from mllkm_scale.online.streamed_kernels.grams import GramKernels
 from mllkm_scale.online.streamed_kernels.lists import Kernels, LocalKernels
