@@ -138,6 +138,6 @@ def test_an_exchange_folder_that_cannot_be_made_is_refused(farm, client, data, t
     run = tmp_path / "run"
     run.mkdir()
     (run / "exchange").write_text("in the way")
-    with pytest.raises(ScratchError, match=rf"{run} cannot be written .*: choose another folder"):
+    with pytest.raises(ScratchError, match=rf"{run} cannot be written .*: choose another"):
         train(Dataset.open(data), client=client, run_dir=run, **SETTINGS)
     assert (run / "exchange").read_text() == "in the way"
