@@ -337,6 +337,9 @@ class EvaluationFile(_Record):
             raise ValueError(f"the confusion matrix does not fit {n} classes")
         if not any(map(any, self.confusion)):
             raise ValueError("no row was evaluated")
+        measured = [value is None for value in (self.log_loss, self.brier, self.calibration_error)]
+        if any(measured) and not all(measured):
+            raise ValueError("log_loss, brier and calibration_error are not all there")
 
 
 class _PlanRow(_Record):

@@ -23,7 +23,9 @@ def learner_for(classes=None, *, warm_up=150, n_jobs=1, max_samples=None, **para
 
 def bits_of(learner):
     model = learner.model()
-    return [getattr(model, name).tobytes() for name in ARRAYS] + [vars(learner.prequential)]
+    record = vars(learner.prequential)
+    scored = [(scores.tobytes(), codes.tobytes()) for scores, codes in record["scored"]]
+    return [getattr(model, name).tobytes() for name in ARRAYS] + [record | {"scored": scored}]
 
 
 @pytest.fixture(scope="module")

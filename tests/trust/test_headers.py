@@ -102,7 +102,7 @@ def test_every_wrong_field_of_a_file_of_the_report_is_refused_or_shown(small_run
     from mllkm_scale.report import write_comparison
     from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
     from mllkm_scale.report.learning import learning_section
-    from mllkm_scale.report.memory_pictures import plan_rows
+    from mllkm_scale.report.curves import plan_rows
 
     run = tmp_path / "run"
     run.mkdir()
@@ -178,8 +178,6 @@ def scaled(factor):
         (state_change("machine0_active", lambda a: a + 10**6), "active"),
         (state_change("machine0_active", lambda a: a * 0), "active"),
         (state_change("machine0_working", lambda a: a.astype(float)), "working"),
-        (state_change("machine0_stage", lambda a: a * 0), "stage"),
-        (state_change("machine0_in_play", lambda a: a * 10), "in_play"),
         (state_change("machine0_bound", lambda a: a + 1.0), "D"),
         (lambda header, arrays: arrays.pop("machine0_pool"), "pool"),
         (header_change("objectives", [[1.0, 0.9]]), "P 1 and D"),
