@@ -514,9 +514,8 @@ def read_path_file(path: Path) -> str:
 
 
 def read_report(path: Path, source: Path) -> str:
-    from mllkm_scale.report.curves import plan_rows
-
     from mllkm_scale.report.comparison import _lines, _parameters
+    from mllkm_scale.report.curves import plan_rows
     from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
     from mllkm_scale.report.learning import learning_section
     from mllkm_scale.report.run_files import read_run

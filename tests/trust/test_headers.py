@@ -100,9 +100,9 @@ def test_a_record_that_no_file_may_hold_is_not_written(small_run, tmp_path):
 @pytest.mark.parametrize("name", ["run.json", "plan.json", "evaluation.json", "history.jsonl"])
 def test_every_wrong_field_of_a_file_of_the_report_is_refused_or_shown(small_run, tmp_path, name):
     from mllkm_scale.report import write_comparison
+    from mllkm_scale.report.curves import plan_rows
     from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
     from mllkm_scale.report.learning import learning_section
-    from mllkm_scale.report.curves import plan_rows
 
     run = tmp_path / "run"
     run.mkdir()
