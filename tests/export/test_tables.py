@@ -94,11 +94,12 @@ def test_onnx_takes_the_columns_of_the_table(model: Model, new: pa.Table, tmp_pa
         feeds[name] = np.array(texts, dtype=object)[:, None]
     wanted = {given.name for given in session.get_inputs()}
     assert wanted == set(feeds) - {"none"}
-    label, scores = session.run(None, {name: feeds[name] for name in wanted})
+    label, scores, probabilities = session.run(None, {name: feeds[name] for name in wanted})
     expected = model.direct().decision_function(new)
     np.testing.assert_allclose(scores, expected, atol=1e-9 if precision == "double" else 2e-4 * np.abs(expected).max())
     if precision == "double":
         assert label.tolist() == model.predict(new).tolist()
+        np.testing.assert_allclose(probabilities, model.direct().predict_proba(new), atol=1e-9)
 
 
 def test_c_encodes_rows_and_texts(model: Model, new: pa.Table, gcc: str, tmp_path: Path) -> None:
