@@ -80,7 +80,7 @@ def train(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> result = train(Dataset.from_arrays(*load_iris(return_X_y=True)), n_jobs=1)
+    >>> result = train(Dataset.from_arrays(*load_iris(return_X_y=True)), finish="mkl", n_jobs=1)
     >>> result.status, result.model.certificate.gap <= 0.01
     ('converged', True)
     """

@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "clusters" if Path(file).parent.name in CLUSTERS else file
+            return "clusters" if CLUSTERS & set(Path(file).parts) else file
 
     return Together(config, log)
 

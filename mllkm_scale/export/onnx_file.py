@@ -84,7 +84,7 @@ def export_onnx(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     summary = export_onnx(model, f"{folder}/nearness.onnx")
     ...     session = onnxruntime.InferenceSession(f"{folder}/nearness.onnx")
-    >>> label, scores = session.run(None, {"features": np.array(X, np.float32)})
+    >>> label, scores = session.run(["label", "scores"], {"features": np.array(X, np.float32)})
     >>> label.tolist(), scores.shape
     (['near', 'near', 'far', 'far'], (4, 1))
     """

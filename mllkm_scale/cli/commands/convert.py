@@ -112,8 +112,9 @@ def convert(
             overwrite=overwrite,
         )
     say(f"{target}: {format_bytes(summary.size_bytes)}, from {source} ({summary.format})")
+    width = max(13, *map(len, summary.arrays))
     for name, (shape, kind) in summary.arrays.items():
-        say(f"  {name:<13} {_shape(shape):<16} {kind}")
+        say(f"  {name:<{width}} {_shape(shape):<16} {kind}")
     if summary.columns is not None:
         say("columns:")
         for line in summary.columns.describe():

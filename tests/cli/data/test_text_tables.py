@@ -19,7 +19,7 @@ from mllkm_scale.data import convert
 from mllkm_scale.data.converters import streams
 
 Run = Callable[..., Result]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TABLES = Path(os.environ.get("MLLKM_DATA", ROOT.parent / "shared" / "data")) / "tables"
 
 HEADER = "name,town,income,member,since,code,nothing,note,class"
