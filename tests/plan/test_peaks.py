@@ -58,7 +58,13 @@ print(json.dumps([machine.status_, machine.peak_bytes_, machine.plan_.budget_byt
 
 @pytest.mark.parametrize(
     ("script", "budget"),
-    [(SCRIPT, "430MB"), (SCRIPT, "600MB"), (SCRIPT, "1GB"), (ESTIMATOR, "590MB"), (ESTIMATOR, "1GB")],
+    [
+        (SCRIPT, "430MB"),
+        pytest.param(SCRIPT, "600MB", marks=pytest.mark.slow),
+        pytest.param(SCRIPT, "1GB", marks=pytest.mark.slow),
+        (ESTIMATOR, "590MB"),
+        pytest.param(ESTIMATOR, "1GB", marks=pytest.mark.slow),
+    ],
     ids=["430MB", "600MB", "1GB", "estimator, 590MB", "estimator, 1GB"],
 )
 def test_the_measured_peak_of_a_training_stays_within_its_budget(tmp_path, real_data, script, budget):
