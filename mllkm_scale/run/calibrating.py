@@ -2,7 +2,7 @@
 
 With learned kernels and many rows they are those that the descent has held out; where MKL has weighed the kernels, they
 are weighed once more without these rows. Otherwise three folds are held out in turn, or with more than a few rows one
-of them, and at most 2,000 rows of the others are trained on, as settings are compared (`selection`).
+of them. At most 2,000 rows of the others are trained on, or 1,000 where kernels are not learned.
 """
 
 from __future__ import annotations
@@ -106,4 +106,5 @@ class CrossFit:
             yield make_trial(self.dataset, self.problem.codes, fold, build), executor
 
     def _folds(self) -> list[Fold]:
-        return list(folds_of(self.problem.codes, self.problem.seed, _FEW_ROWS, MOST_ROWS, MOST_ROWS))
+        most = MOST_ROWS // 2 if self.problem.learned is None else MOST_ROWS  # samples as anchors are dear
+        return list(folds_of(self.problem.codes, self.problem.seed, _FEW_ROWS, most, MOST_ROWS))
