@@ -53,6 +53,7 @@ class Block(ABC):
     def panels(self, weights: Array, dtype: DTypeLike = float) -> Panels: ...
 
     def features(self, weights: Array, rows: slice = ALL) -> Array:
+        """Explicit features of rows; generic kernels have none, and are never solved by columns."""
         raise NotImplementedError(f"{type(self).__name__} has no explicit features")
 
     def gram(self, weights: Array) -> Array:
