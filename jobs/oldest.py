@@ -8,18 +8,15 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
-def lowest(project: dict[str, object]) -> list[str]:
+def lowest(project: dict[str, Any]) -> list[str]:
     """`name==version` of each dependency with a lower bound."""
-    return [re.sub(r">=", "==", text) for text in _dependencies(project) if re.fullmatch(r"[\w-]+>=[\d.]+", text)]
-
-
-def _dependencies(project: dict) -> list[str]:  # type: ignore[type-arg]
-    return [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["parquet"]]
+    return [text.replace(">=", "==") for text in project["dependencies"] if re.fullmatch(r"[\w-]+>=[\d.]+", text)]
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest(tomllib.loads(PYPROJECT.read_text()))))
+    print("\n".join(lowest(tomllib.loads(PYPROJECT.read_text())["project"])))

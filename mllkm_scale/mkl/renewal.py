@@ -85,13 +85,15 @@ class Renewal:
     def renew_samples(self, state: State, margins: Array) -> State:
         """Samples well beyond the margin leave; of those within it join at most three for each that stays.
 
-        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use.
+        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A class
+        whose samples are all well beyond it keeps the nearest one: the inner problem has samples of every class.
         """
         working = state.working & (margins < self.settings.margin)
         for k, column in enumerate(margins.T):
             rng = np.random.default_rng([self.settings.seed, state.round, 2, k])
             outside = rng.permutation(np.flatnonzero((column < 1.0) & ~working[:, k]))
             working[outside[: max(self.settings.first_samples, _GROWTH * int(working[:, k].sum()))], k] = True
+            working[np.argmin(column), k] |= not working[:, k].any()
         return replace(state, working=working)
 
     def next_tolerance(self, state: State, margins: Array, wanted: float, grew: bool) -> float:

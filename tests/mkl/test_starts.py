@@ -76,6 +76,12 @@ def test_samples_within_the_margin_join_until_all_are_at_work(seed):
     assert state.working[margins < 1.0].all()
 
 
+def test_a_class_that_is_learned_without_a_mistake_keeps_its_nearest_sample():
+    margins, signs = np.array([[5.0, 0.5], [3.0, 5.0], [4.0, 5.0]]), signs_of(3, 2)
+    state = Renewal(None, 2, PLAIN, Threads()).renew_samples(cold_start(signs, PLAIN), margins)
+    assert state.working.T.tolist() == [[False, True, False], [True, False, False]]
+
+
 def test_the_best_machine_and_the_best_duals_may_be_of_different_rounds():
     state = replace(cold_start(signs_of(3), PLAIN), active=np.array([4, 5]), weights=np.array([0.0, 1.0]))
     first = state.improved(10.0, None)

@@ -141,6 +141,7 @@ class MachineSolver:
             rng = np.random.default_rng([self.settings.seed, round, 2, k])
             outside = rng.permutation(np.flatnonzero((margins < 1.0) & ~working[:, k]))
             working[outside[: max(self.settings.first_samples, int(working[:, k].sum()))], k] = True
+            working[np.argmin(margins), k] |= not working[:, k].any()
         return replace(machine, working=working)
 
     def _rows(self, rows: Array) -> Array:
