@@ -17,6 +17,12 @@ WORKER_ENVIRONMENT=(
     DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
 )
 
+# Bits follow from the code that BLAS and NumPy choose for a processor. Where the choice is made by a variable, workers
+# make the same.
+for name in OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES; do
+    [ -z "${!name:-}" ] || WORKER_ENVIRONMENT+=("$name=${!name}")
+done
+
 # A worker that gives no sign of life, because its machine is frozen, is given up after this time, and its tasks are done
 # by others.
 SCHEDULER_ENVIRONMENT=(DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s)

@@ -27,7 +27,6 @@
 #SBATCH --open-mode=append
 #SBATCH --output=mllkm-%j.log
 set -u
-PYTHON=${PYTHON:-python}
 OVERHEAD_BYTES=500000000 # nanny and scheduler
 
 fail() {
@@ -38,18 +37,24 @@ fail() {
 [ $# -gt 0 ] || fail "usage: jobs/submit/slurm.sh JOB.toml [--insecure] [--workers N] [OPTION OF sbatch ...]"
 job=$1
 shift
+if [ -n "${SLURM_JOB_ID:-}" ]; then # the settings of whoever submitted, which `sbatch --export=NONE` would leave out
+    for setting in "$@"; do
+        [[ $setting =~ ^[A-Z_]+= ]] && export "${setting?}"
+    done
+fi
+PYTHON=$(command -v "${PYTHON:-python}") || fail "python is not on the PATH: activate the environment, or set PYTHON"
 mllkm=(mllkm)
 command -v mllkm >/dev/null || mllkm=("$PYTHON" -m mllkm_scale) # PYTHON may be of an environment that is not active
 facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-    options=()
+    options=() settings=("PYTHON=$PYTHON")
     # sbatch takes one option on memory: that of the user, if there is one.
     [[ " $* " =~ [[:space:]]--mem(-per-cpu|-per-gpu)?[=[:space:]] ]] ||
         options+=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
     if [ "${1:-}" = --insecure ]; then
-        export MLLKM_INSECURE=1 # which sbatch passes on with the rest of the environment
+        MLLKM_INSECURE=1
         shift
     fi
     if [ "${1:-}" = --workers ]; then
@@ -57,7 +62,12 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
         options+=("--ntasks=$(($2 + 1))") # the first task is for the scheduler and the master
         shift 2
     fi
-    exec sbatch "${options[@]}" "$@" "${BASH_SOURCE[0]}" "$job"
+    # The last ones choose the code that BLAS and NumPy run on a processor, and so the bits.
+    for name in MLLKM_INSECURE MLLKM_INTERFACE MLLKM_REQUEUE \
+        OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES; do
+        [ -z "${!name:-}" ] || settings+=("$name=${!name}")
+    done
+    exec sbatch "${options[@]}" "$@" "${BASH_SOURCE[0]}" "$job" "${settings[@]}"
 fi
 
 [ "${SLURM_NTASKS:-1}" -ge 2 ] || fail "--ntasks=${SLURM_NTASKS:-1}: ask for one task more than there are to be workers"
@@ -80,7 +90,7 @@ import sys; from distributed.utils import get_ip_interface; print(get_ip_interfa
 fi
 
 # One step: its first task is on the node of this script, and leaves the master what the scheduler does not use.
-srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --no-kill --kill-on-bad-exit=0 --input=none \
+srun --export=ALL --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --no-kill --kill-on-bad-exit=0 --input=none \
     --output="$run/cluster-$SLURM_JOB_ID-%t.log" bash -c '
     python=$1 file=$2 budget=$3 threads=$4
     shift 4

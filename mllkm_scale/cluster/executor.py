@@ -124,6 +124,25 @@ class DaskExecutor:
             self.poll()
             time.sleep(_POLL_S)
 
+    def compare_patience(self) -> None:
+        """Tell of a scheduler that gives up a frozen worker only when the training has given up waiting for it."""
+
+        def seconds(dask_scheduler: Any) -> float | None:
+            ttl: float | None = dask_scheduler.worker_ttl
+            return ttl
+
+        try:
+            ttl_s = self.client.run_on_scheduler(seconds)
+        except Exception:  # whoever waits for a result will see whether the scheduler is lost
+            return
+        if not ttl_s or ttl_s >= self.timeout_s:
+            when = f"only after {ttl_s:g} s" if ttl_s else "never"
+            self.notify(
+                f"the scheduler gives up a frozen worker {when}, and the training ends after {self.timeout_s:g} s without"
+                " a result (worker_timeout): start the scheduler with DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s, and"
+                " let worker_timeout be longer"
+            )
+
     def refresh_workers(self, at_once: bool = False) -> None:
         """Ask the scheduler for its workers, now and then; refuse those that are too small, and tell of lost ones."""
         if self.client.status != "running" or (not at_once and time.monotonic() - self._refreshed_s < _REFRESH_S):
@@ -302,4 +321,5 @@ def dask_executor(
     with exchange_folder(run_dir, scratch_dir) as folder:
         executor = DaskExecutor(client, folder, **settings)
         executor.wait_for_workers()
+        executor.compare_patience()
         yield executor

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.cluster.join import join
 from mllkm_scale.cluster.local import open_local, refuse_imported_main
-from mllkm_scale.cluster.settings import Patience, count
+from mllkm_scale.cluster.settings import LOOPBACK, Patience, count
 from mllkm_scale.cluster.slurm import open_slurm
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.run.job.cluster import ClusterSpec
@@ -82,14 +82,30 @@ def open_client(
 
 
 def dashboard_link(client: Client) -> str | None:
-    """The address of the cluster's dashboard in a browser; None if it has none."""
+    """Where the cluster's dashboard is seen in a browser; None if it has none.
 
-    def shows_pages(dask_scheduler: Any) -> bool:
-        return bool(dask_scheduler.http_application.applications)
+    A scheduler of another machine may show it on that machine alone: then the line of ssh that leads there is added.
+    """
+
+    def facts(dask_scheduler: Any) -> tuple[bool, str, set[tuple[str, int]]]:
+        import socket
+
+        server = dask_scheduler.http_server
+        listening = {bound.getsockname()[:2] for bound in server._sockets.values()}
+        return bool(dask_scheduler.http_application.applications), socket.gethostname(), listening
 
     # A scheduler without bokeh serves HTTP, too, and the client would give a link to it that leads nowhere.
     with contextlib.suppress(Exception):
-        if client.run_on_scheduler(shows_pages):
+        draws, host, listening = client.run_on_scheduler(facts)
+        if (
+            draws
+            and LOOPBACK not in client.scheduler_info()["address"]
+            and {name for name, _ in listening} == {LOOPBACK}
+        ):
+            ((_, port),) = listening
+            page = f"http://{LOOPBACK}:{port}/status"
+            return f"{page} on {host} (from elsewhere: ssh -N -L {port}:{LOOPBACK}:{port} {host})"
+        if draws:
             return str(client.dashboard_link)
     return None
 

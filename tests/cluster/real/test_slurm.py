@@ -1,0 +1,122 @@
+"""Trainings on a real SLURM: the same bytes, whatever happens to the job, its nodes and its environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cluster.real.conftest import ROOT, Bench
+
+Eventually = Callable[..., Any]
+KIND = '[cluster]\nkind = "slurm"\nworkers = 2\nwalltime = "00:10:00"\n'
+
+
+def submit(*options: str, **environment: str) -> str:
+    """Submit the job; the number that SLURM gives it."""
+    command = [ROOT / "jobs" / "submit" / "slurm.sh", "job.toml", *options]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environment)
+    assert said.returncode == 0, said.stderr
+    return said.stdout.split()[-1]
+
+
+def state(job: str) -> str:
+    said = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, timeout=20, check=True)
+    fields = dict(word.split("=", 1) for word in said.stdout.split() if "=" in word)
+    return f"{fields['JobState']} {fields['ExitCode']}"
+
+
+def log(job: str) -> str:
+    path = Path(f"mllkm-{job}.log")
+    return path.read_text() if path.exists() else ""
+
+
+def workers() -> list[psutil.Process]:
+    """Processes of workers in this folder, without their nannies."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if "spawn_main" in words and process.info["cwd"] == os.getcwd():
+            found.append(process)
+    return found
+
+
+def completed(job: str, eventually: Eventually, within_s: float = 90.0) -> None:
+    eventually(lambda: not state(job).startswith(("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")), within_s)
+    assert state(job) == "COMPLETED 0:0", log(job)
+
+
+@pytest.mark.parametrize("options", [(), ("--export=NONE", "--mem=1500M")])
+def test_a_training_has_the_bytes_of_one_without_a_cluster(
+    slurm: Bench, eventually: Eventually, options: tuple[str, ...]
+) -> None:
+    job = submit("--workers", "2", *options)
+    completed(job, eventually)
+    assert slurm.model == slurm.expected
+    assert ", tls://" in log(job)
+    assert sorted(path.name for path in Path("run").glob("scheduler*")) == []
+
+
+@pytest.mark.slow  # SLURM lets a job that is requeued wait for two minutes
+def test_a_job_whose_time_is_up_is_requeued_and_goes_on_to_the_same_bytes(slurm: Bench, eventually: Eventually) -> None:
+    job = submit("--workers", "2", MLLKM_REQUEUE="1")
+    eventually(lambda: "round 1:" in log(job), within_s=60)
+    subprocess.run(["scancel", "--batch", "--signal=TERM", job], check=True, timeout=20)
+    eventually(lambda: "jobs/submit/slurm.sh job.toml" in log(job))  # how to go on, as printed
+    completed(job, eventually, within_s=200)
+    assert slurm.model == slurm.expected
+
+
+def test_a_job_that_cannot_begin_fails_at_once_and_says_why(slurm: Bench, eventually: Eventually) -> None:
+    job = submit("--workers", "2", MLLKM_INTERFACE="absent0")
+    eventually(lambda: state(job).startswith("FAILED"))
+    assert "MLLKM_INTERFACE=absent0: `ip -brief address` on a node lists its interfaces" in log(job)
+    refused = subprocess.run(
+        [ROOT / "jobs" / "submit" / "slurm.sh", "job.toml"],
+        env=os.environ | {"PYTHON": "absent"},
+        capture_output=True,
+        text=True,
+    )
+    assert (refused.returncode, "activate the environment, or set PYTHON" in refused.stderr) == (2, True)
+
+
+def test_workers_that_are_jobs_of_their_own_train_to_the_same_bytes(slurm: Bench) -> None:
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    with Path("job.toml").open("a") as file:
+        file.write(KIND)
+    ended = subprocess.run(
+        [sys.executable, "-m", "mllkm_scale", "run", "job.toml"], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert slurm.model == slurm.expected
+    assert "tls://" in ended.stderr + ended.stdout
+    assert not [path for path in Path().glob(".tls-*")]
+
+
+@pytest.mark.slow
+def test_a_node_that_fails_takes_its_workers_and_not_the_training(slurm: Bench, eventually: Eventually) -> None:
+    job = submit("--workers", "2", "--ntasks-per-node=1", "--nodes=3")
+    eventually(lambda: "train:" in log(job), within_s=60)
+    subprocess.run(["scontrol", "update", "nodename=n3", "state=down", "reason=test"], check=True, timeout=20)
+    try:
+        completed(job, eventually, within_s=150)
+        assert slurm.model == slurm.expected
+    finally:
+        subprocess.run(["scontrol", "update", "nodename=n3", "state=resume"], check=True, timeout=20)
+
+
+@pytest.mark.slow
+def test_a_frozen_worker_is_given_up_and_the_training_ends_well(slurm: Bench, eventually: Eventually) -> None:
+    job = submit("--workers", "2")
+    eventually(lambda: "train:" in log(job), within_s=60)
+    frozen, *_ = workers()
+    frozen.send_signal(signal.SIGSTOP)
+    completed(job, eventually, within_s=180)
+    assert slurm.model == slurm.expected

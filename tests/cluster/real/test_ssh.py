@@ -1,0 +1,93 @@
+"""Trainings on hosts that a real ssh reaches: the same bytes, also when hosts are cut off; closed ports for others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.cluster.real.conftest import INTERFACE, JOB, NETWORK, ROOT, Hosts
+from tests.cluster.test_closed import KNOCK
+
+Eventually = Callable[..., Any]
+OPTIONS = ("-h", "hosts.txt", "-i", INTERFACE)
+
+
+@contextmanager
+def training() -> Iterator[subprocess.Popen[bytes]]:
+    with Path("log").open("wb") as log:
+        script = subprocess.Popen(
+            [ROOT / "jobs" / "submit" / "ssh.sh", "job.toml", *OPTIONS],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+    try:
+        yield script
+    finally:
+        script.terminate()
+        script.wait(timeout=60)
+
+
+def log() -> str:
+    return Path("log").read_text()
+
+
+def test_a_training_has_the_bytes_of_one_without_a_cluster(hosts: Hosts) -> None:
+    with training() as script:
+        assert script.wait(timeout=120) == 0, log()
+    assert hosts.bench.model == hosts.bench.expected
+    logs = sorted(path.name for path in Path("run/scheduler.json.logs").glob("worker-*"))
+    assert [name.partition("-")[2] for name in logs] == [f"{i}-{NETWORK}.{i}.log" for i in range(1, 4)]
+
+
+def test_from_another_host_no_port_of_a_run_is_open_without_the_certificate(
+    hosts: Hosts, eventually: Eventually
+) -> None:
+    Path("job.toml").write_text(JOB.format(C=1000) + "parameters.tol = 0.000001\n")
+    with training() as script:
+        eventually(lambda: "train:" in log(), within_s=60)
+        addresses = listening(script.pid)
+        assert len(addresses) >= 4  # of the scheduler and of three workers, whose nannies listen too
+        for address in addresses:
+            inside = ["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", KNOCK, f"tls://{address}"]
+            said = subprocess.run(inside, capture_output=True, text=True, timeout=60)
+            assert len(said.stdout.split()) == 2, said.stderr
+            assert "connected" not in said.stdout
+
+
+def listening(script: int) -> set[str]:
+    """Ports that the processes of this folder listen at, on the network of the hosts."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if any("distributed" in word or "spawn_main" in word for word in words):
+            inside = subprocess.run(
+                ["nsenter", f"--net=/proc/{process.pid}/ns/net", "ss", "-Hltn"], capture_output=True, text=True
+            )
+            found |= {line.split()[3] for line in inside.stdout.splitlines() if line.split()[3].startswith(NETWORK)}
+    return {address for address in found if not address.endswith(":22")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut_s", [5, 90])
+def test_a_host_that_is_cut_off_comes_back_and_the_bytes_are_the_same(
+    hosts: Hosts, eventually: Eventually, cut_s: int
+) -> None:
+    """After a minute it is given up; once its link is back, its workers may join again."""
+    with training() as script:
+        eventually(lambda: "train:" in log(), within_s=60)
+        hosts.link(hosts.names[0], "down")
+        time.sleep(cut_s)
+        hosts.link(hosts.names[0], "up")
+        assert script.wait(timeout=200) == 0, log()
+    assert hosts.bench.model == hosts.bench.expected
+    assert not os.path.exists("run/scheduler.json")
