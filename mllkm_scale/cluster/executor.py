@@ -138,9 +138,9 @@ class DaskExecutor:
         if not ttl_s or ttl_s >= self.timeout_s:
             when = f"only after {ttl_s:g} s" if ttl_s else "never"
             self.notify(
-                f"the scheduler gives up a frozen worker {when}, and the training ends after {self.timeout_s:g} s without"
-                " a result (worker_timeout): start the scheduler with DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s, and"
-                " let worker_timeout be longer"
+                f"the scheduler gives up a frozen worker {when}, and the training ends after {self.timeout_s:g} s"
+                " (worker_timeout) without a result: start the scheduler with"
+                " DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=60s, and let worker_timeout be longer"
             )
 
     def refresh_workers(self, at_once: bool = False) -> None:

@@ -87,27 +87,34 @@ def dashboard_link(client: Client) -> str | None:
     A scheduler of another machine may show it on that machine alone: then the line of ssh that leads there is added.
     """
 
-    def facts(dask_scheduler: Any) -> tuple[bool, str, set[tuple[str, int]]]:
+    def facts(dask_scheduler: Any) -> tuple[bool, str, list[tuple[str, int]]]:
         import socket
 
         server = dask_scheduler.http_server
-        listening = {bound.getsockname()[:2] for bound in server._sockets.values()}
+        listening = [bound.getsockname()[:2] for bound in server._sockets.values()]
         return bool(dask_scheduler.http_application.applications), socket.gethostname(), listening
 
     # A scheduler without bokeh serves HTTP, too, and the client would give a link to it that leads nowhere.
     with contextlib.suppress(Exception):
         draws, host, listening = client.run_on_scheduler(facts)
-        if (
-            draws
-            and LOOPBACK not in client.scheduler_info()["address"]
-            and {name for name, _ in listening} == {LOOPBACK}
-        ):
-            ((_, port),) = listening
-            page = f"http://{LOOPBACK}:{port}/status"
-            return f"{page} on {host} (from elsewhere: ssh -N -L {port}:{LOOPBACK}:{port} {host})"
-        if draws:
-            return str(client.dashboard_link)
+        if draws and LOOPBACK not in client.scheduler_info()["address"]:
+            return way_to_page(host, listening) or str(client.dashboard_link)
+        return str(client.dashboard_link) if draws else None
     return None
+
+
+def way_to_page(host: str, listening: list[tuple[str, int]]) -> str | None:
+    """How to see a page that a host shows on itself alone; None for one that others see too.
+
+    Examples
+    --------
+    >>> way_to_page("node1", [("127.0.0.1", 8787)])
+    'http://127.0.0.1:8787/status on node1 (from elsewhere: ssh -N -L 8787:127.0.0.1:8787 node1)'
+    """
+    if [address for address, _ in listening] != [LOOPBACK]:
+        return None
+    port = listening[0][1]
+    return f"http://{LOOPBACK}:{port}/status on {host} (from elsewhere: ssh -N -L {port}:{LOOPBACK}:{port} {host})"
 
 
 def describe(client: Client) -> str:

@@ -85,8 +85,8 @@ class Renewal:
     def renew_samples(self, state: State, margins: Array) -> State:
         """Samples well beyond the margin leave; of those within it join at most three for each that stays.
 
-        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A class
-        whose samples are all well beyond it keeps the nearest one: the inner problem has samples of every class.
+        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A
+        class whose samples are all well beyond it keeps the nearest one: the inner problem has samples of every class.
         """
         working = state.working & (margins < self.settings.margin)
         for k, column in enumerate(margins.T):

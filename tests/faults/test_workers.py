@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from mllkm_scale import Dataset, train
+from mllkm_scale.cluster.executor import dask_executor
 from mllkm_scale.errors import BudgetError, ClusterError
 
 pytestmark = pytest.mark.usefixtures("many_tasks")
@@ -121,3 +123,12 @@ def test_workers_that_never_come_are_waited_for_no_longer_than_asked(own_farm, d
         with pytest.raises(ClusterError, match=rf"no worker has come to the scheduler {own_farm.address}.*1 s"):
             train(Dataset.open(data), client=client, run_dir=tmp_path / "run", **settings(1.0))
         assert time.monotonic() - started < 1.0 + GRACE_S
+
+
+@pytest.mark.parametrize(("timeout_s", "told"), [(100.0, ""), (1.0, r"gives up a frozen worker only after [\d.]+ s")])
+def test_a_scheduler_that_is_more_patient_than_the_training_is_told_of(farm, client, tmp_path, timeout_s, told):
+    farm.scale(client, 1)
+    said: list[str] = []
+    with dask_executor(client, None, tmp_path, timeout_s=timeout_s, notify=said.append):
+        assert bool(said) == bool(told)
+        assert re.search(told, " ".join(said))

@@ -1,4 +1,4 @@
-"""Real SLURM with three nodes on this machine, and real ssh hosts in network namespaces; skipped where not installed."""
+"""Real SLURM with three nodes on this machine, and ssh hosts in network namespaces; skipped where not installed."""
 
 from __future__ import annotations
 

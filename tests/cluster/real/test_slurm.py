@@ -97,7 +97,7 @@ def test_workers_that_are_jobs_of_their_own_train_to_the_same_bytes(slurm: Bench
     assert ended.returncode == 0, ended.stderr
     assert slurm.model == slurm.expected
     assert "tls://" in ended.stderr + ended.stdout
-    assert not [path for path in Path().glob(".tls-*")]
+    assert not list(Path().glob(".tls-*"))
 
 
 @pytest.mark.slow
