@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mllkm_scale.data.converters.limits import require_width
+from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
 from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.errors import DataError
@@ -73,7 +73,7 @@ def layout_of(
     rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
     first = [cell.strip() for cell in rows[0]]
     label = _label_position(source, options.label_column, first)
-    require_width(len(first), f"{source}: line {number}")
+    require_width(len(first), f"{source}: line {number}", MOST_COLUMNS)
     header = options.header
     if header is None:
         header = isinstance(options.label_column, str) or _looks_like_header(first, rows[1:], label)

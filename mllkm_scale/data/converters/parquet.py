@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.limits import require_short, require_width
+from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_short, require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet
@@ -21,7 +21,7 @@ __all__ = ["convert_parquet"]
 def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
     """Write the columns of a Parquet file as X, and the label column as y."""
     with open_parquet(source, options) as table:
-        require_width(len(table.names), str(source))
+        require_width(len(table.names), str(source), MOST_COLUMNS)
         dtype = _dtype(table)
         writer.require_space(table.n_rows * len(table.names) * dtype.itemsize)
         coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions, typed=True)
