@@ -1,4 +1,7 @@
-"""A cluster on this machine: a scheduler in this process, worker processes beside it, all on 127.0.0.1."""
+"""A cluster on this machine: a scheduler in this process, worker processes beside it, all on 127.0.0.1.
+
+They talk by TLS: other users of the machine reach its loopback, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mllkm_scale.cluster.certificates import temporary_security
 from mllkm_scale.cluster.settings import (
     BLAS_THREADS,
     LOOPBACK,
@@ -56,6 +60,7 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
                 threads_per_worker=spec.threads_per_worker,
                 processes=True,
                 host=LOOPBACK,
+                security=temporary_security(),
                 memory_limit=memory_budget,
                 local_directory=spec.local_directory,
                 dashboard_address=address,

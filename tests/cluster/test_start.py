@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,10 @@ def test_a_local_cluster_listens_on_this_machine_alone(local_client: Client) -> 
     ]
     assert len(listening) >= 4
     assert set(listening) == {"127.0.0.1"}
+    # Other users of the machine reach the loopback, and are refused.
+    assert all(address.startswith("tls://") for address in [local_client.scheduler.address, *_workers(local_client)])
+    with pytest.raises((OSError, TypeError)):
+        Client(local_client.scheduler.address.replace("tls://", "tcp://"), timeout=3)
 
 
 def test_a_cluster_is_described_in_one_line(local_client: Client) -> None:
@@ -177,14 +181,21 @@ with open_client(ClusterSpec("local", workers=2), memory_budget={BUDGET}, timeou
 # A cluster that runs already
 
 
-def test_a_cluster_that_was_joined_goes_on(local_client: Client) -> None:
-    with _opened(ClusterSpec("address", address=local_client.scheduler.address)) as client:
-        assert client.submit(sum, [1, 2]).result(timeout=20) == 3
-    assert local_client.submit(sum, [3, 4]).result(timeout=20) == 7
+@pytest.fixture(scope="module")
+def open_cluster() -> Iterator[LocalCluster]:
+    """A cluster that does not ask for a certificate."""
+    with LocalCluster(n_workers=1, threads_per_worker=1, memory_limit="500MB", dashboard_address=None) as cluster:
+        yield cluster
+
+
+def test_a_cluster_that_was_joined_goes_on(open_cluster: LocalCluster) -> None:
+    for _ in range(2):
+        with _opened(ClusterSpec("address", address=open_cluster.scheduler_address)) as client:
+            assert client.submit(sum, [1, 2]).result(timeout=20) == 3
 
 
 def test_a_scheduler_file_may_come_late_and_be_of_an_earlier_scheduler_first(
-    local_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join, "TRY_S", 1.0)
     file = tmp_path / "scheduler.json"
@@ -195,7 +206,7 @@ def test_a_scheduler_file_may_come_late_and_be_of_an_earlier_scheduler_first(
         time.sleep(0.5)
         file.write_text(json.dumps({"address": f"tcp://127.0.0.1:{_free_port()}"}))
         time.sleep(0.5)
-        file.write_text(json.dumps({"address": local_client.scheduler.address}))
+        file.write_text(json.dumps({"address": open_cluster.scheduler_address}))
 
     writer = threading.Thread(target=write)
     writer.start()
