@@ -7,6 +7,9 @@
 # it. Paths in the job file are those of the pods: absolute, under /data, which is the volume claim mllkm-data. Its
 # memory budget is at most the --memory-limit of the workers. The same command goes on with a training that was
 # interrupted.
+#
+# MLLKM_IMAGE names the image of all pods, such as registry.example/me/mllkm-scale:1; without it they run the one of the
+# manifests.
 set -eu
 
 [ $# -gt 0 ] || {
@@ -20,10 +23,18 @@ here=$(dirname "${BASH_SOURCE[0]}")
     echo "kubernetes.sh: $job cannot be read: name a job file" >&2
     exit 2
 }
-kubectl "$@" apply -f "$here/../../cluster/kubernetes/volume.yaml" -f "$here/../../cluster/kubernetes/daskcluster.yaml" \
-    -f "$here/../../cluster/kubernetes/network.yaml"
+apply() { # MANIFEST...
+    for manifest; do
+        echo "---"
+        sed "s|image: .*|image: $image|" "$manifest"
+    done | kubectl "${options[@]}" apply -f -
+}
+
+options=("$@") manifests=$here/../../cluster/kubernetes
+image=${MLLKM_IMAGE:-mllkm-scale:latest}
+apply "$manifests/volume.yaml" "$manifests/daskcluster.yaml" "$manifests/network.yaml"
 kubectl "$@" delete --ignore-not-found job/mllkm configmap/mllkm-job
 kubectl "$@" create configmap mllkm-job --from-file=job.toml="$job"
-kubectl "$@" apply -f "$here/kubernetes-job.yaml"
+apply "$here/kubernetes-job.yaml"
 echo "follow it with: kubectl${*:+ $*} logs --follow job/mllkm"
 echo "end the cluster with: kubectl${*:+ $*} delete daskcluster/mllkm"

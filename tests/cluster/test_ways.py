@@ -230,14 +230,19 @@ def test_a_kubernetes_job_is_not_tried_again_for_its_input() -> None:
     assert set(failed["onExitCodes"]["values"]) == final
 
 
-def test_kubernetes_script_applies_the_manifests_and_the_job_file(run: Run, job: Path) -> None:
-    ended = run("jobs/submit/kubernetes.sh", "job.toml", "--namespace=learning")
+@pytest.mark.parametrize("image", ["mllkm-scale:latest", "registry.example/me/mllkm-scale:1"])
+def test_kubernetes_script_applies_the_manifests_and_the_job_file(run: Run, job: Path, image: str) -> None:
+    ended = run("jobs/submit/kubernetes.sh", "job.toml", "--namespace=learning", MLLKM_IMAGE=image)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert Path("kubectl-calls").read_text().splitlines() == [
-        "--namespace=learning apply -f volume.yaml -f daskcluster.yaml -f network.yaml",
+        "--namespace=learning apply -f -",
+        "   PersistentVolumeClaim",
+        f"   DaskCluster {image}",
+        "   NetworkPolicy",
         "--namespace=learning delete --ignore-not-found job/mllkm configmap/mllkm-job",
         "--namespace=learning create configmap mllkm-job --from-file=job.toml=job.toml",
-        "--namespace=learning apply -f kubernetes-job.yaml",
+        "--namespace=learning apply -f -",
+        f"   Job {image}",
     ]
 
 
