@@ -5,7 +5,6 @@ What is read is handed on block by block, and never held as a whole.
 
 from __future__ import annotations
 
-import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.conversion import FORMATS, require_readable
+from mllkm_scale.data.converters.conversion import FORMATS, format_of, require_readable
 from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
@@ -148,7 +147,7 @@ class RowFile:
         matched: Callable[[MatchedColumns], object],
         encoding: Encoding | None,
     ) -> None:
-        def pick(names: list[str]) -> Sequence[int] | None:
+        def pick(names: Sequence[str] | None) -> Sequence[int] | None:
             by_name = features.match(names, self.name)
             if by_name is None:
                 return None
@@ -255,8 +254,7 @@ def _format_of(source: Path) -> str:
         return "csv"
     if source.is_dir():
         return "zarr"
-    name = source.name.lower().removesuffix(".gz")
-    return next((kind for kind, known in FORMATS.items() if re.search(f"({known.pattern})$", name)), "hdf5")
+    return format_of(source) or "hdf5"
 
 
 @contextmanager
