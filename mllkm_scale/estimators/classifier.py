@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Advice, Event
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
-from mllkm_scale.errors import ParameterError
+from mllkm_scale.data.tables.coding import Recode, TableCoder
+from mllkm_scale.data.tables.frames import as_arrow, is_frame, rows_dataset, values_table
+from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
@@ -237,6 +239,7 @@ class MLLKMClassifier(DecidesByModel):
 
     _model: Model | None = None
     _learner: OnlineLearner | None = None
+    _coder: TableCoder | None = None  # of a table that is learned online
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
@@ -280,7 +283,9 @@ class MLLKMClassifier(DecidesByModel):
 
         Parameters
         ----------
-        X : array (n, d)
+        X : array (n, d) or table
+            The first call says whether it is a table. What its columns hold, and the levels of its categories, are
+            those of the first `warm_up` samples.
         y : array (n,)
         classes : array (c,), optional
             All labels that can come; needed in the first call, unless `fit` has seen them.
@@ -296,7 +301,12 @@ class MLLKMClassifier(DecidesByModel):
         (True, True)
         """
         learner = self._learner
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
+        table = self._is_table(X) if learner is None else learner.columns is not None
+        if table:
+            validate_data(self, X, reset=learner is None, skip_check_array=True)
+            labels = column_or_1d(y, warn=True)
+        else:
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
         check_classification_targets(labels)
         if learner is None:
             classes = getattr(self, "classes_", None) if classes is None else classes
@@ -308,6 +318,8 @@ class MLLKMClassifier(DecidesByModel):
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
         learner.feature_names = unique_names(getattr(self, "feature_names_in_", None))
+        if table:
+            rows = self._coded(X, learner)
         with probing_workers(learner, current_client()):
             learner.learn(rows, labels)
         for name in _OF_FIT:
@@ -315,6 +327,25 @@ class MLLKMClassifier(DecidesByModel):
         self.classes_ = np.asarray(learner.classes)
         self._model, self._learner, self.status_ = None, learner, ONLINE
         return self
+
+    def _coded(self, X: Any, learner: OnlineLearner) -> Array:
+        """Rows of a table as numbers and codes: levels are added until the warm-up is over."""
+        table = as_arrow(X if is_frame(X) else values_table(np.asarray(X, dtype=object)))
+        coder = self._coder if learner.n_seen else None
+        if coder is None:
+            coder = TableCoder(table.column_names, "X", typed=True, **self._table_options())
+        if learner.started is not None:
+            assert learner.columns is not None
+            return rows_dataset(table, learner.columns).part(0, table.num_rows)
+        try:
+            rows = coder.code(table.columns, lambda row, j: f"X: row {row}, column {table.column_names[j]!r} (0-based)")
+        except Recode:
+            raise DataError(
+                "X has a column of another kind than in the calls before: name it in categories or as_number"
+            ) from None
+        self._coder = coder
+        learner.take_columns(coder.columns(), "X")
+        return rows
 
     def training_parameters(self) -> dict[str, Any]:
         """The parameters for `train`: all of them, or with a preset those that win over it."""

@@ -90,7 +90,7 @@ def layout_of(
     rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
     first = [cell.strip() for cell in rows[0]]
     label = _label_position(source, options.label_column, first)
-    require_width(len(first), f"{source}: line {number}", MOST_COLUMNS)
+    require_width(len(first) - (label is not None), f"{source}: line {number}", MOST_COLUMNS)
     header = options.header
     if header is None:
         header = isinstance(options.label_column, str) or _looks_like_header(first, rows[1:], label)

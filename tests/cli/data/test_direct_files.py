@@ -130,3 +130,13 @@ def test_plan_path_and_job_read_tables_too(files: Path, mllkm: Run, tmp_path: Pa
     assert done.exit_code == 0, done.output
     assert "rooms: category of 7 levels" in done.output
     assert "60 rows held out" in done.output
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.parquet"])
+def test_a_table_is_streamed(files: Path, mllkm: Run, tmp_path: Path, name: str):
+    command = ("stream", files / name, "--out", tmp_path / "run", "--label-column", "sold", "--warm-up", "80")
+    done = mllkm(*command)
+    assert done.exit_code == 0, done.output
+    done = mllkm("evaluate", tmp_path / "run", files / "test.csv", "--label-column", "sold", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["error"] < 0.4
