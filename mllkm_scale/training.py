@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.first_step import told_of, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
-from mllkm_scale.data.tables.fitting import told_of, training_rows
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
@@ -86,7 +86,16 @@ def train(
     """
     settings = resolve(preset, **params)
     with ExitStack() as stack:
-        dataset, test, encoding = training_rows(dataset, test, settings.budget_bytes, settings.random_state or 0)
+        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
+        dataset, test, step = training_rows(
+            dataset,
+            test,
+            settings.budget_bytes,
+            stack,
+            reduction=settings.reduction,
+            seed=settings.random_state or 0,
+            scratch_dir=None if scratch is None else Path(scratch),
+        )
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -98,8 +107,8 @@ def train(
         settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
         tell = listeners_of(settings, listener, None if folder is None else folder.record)
         threads = stack.enter_context(working_threads(settings))
-        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
-        for line in told_of(encoding, settings.verbose):
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, step)
+        for line in told_of(step, settings.verbose):
             training.listener(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path

@@ -99,7 +99,7 @@ def as_hdf5(
 
     if not must_be_converted(data):
         return data
-    options = ConvertOptions(**table)
+    options = ConvertOptions(**table, sparse=None)
     if known is not None:
         options = replace(options, categories=(), as_number=(), known=known)
     aloud = progress in ("auto", "plain")

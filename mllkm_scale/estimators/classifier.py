@@ -81,6 +81,10 @@ class MLLKMClassifier(DecidesByModel):
         Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
         "standard+quantile" puts this beside the standard column of the feature. "auto" is "standard"; where
         kernels are learned, the quantile column stands beside those features whose two columns are not nearly the same.
+    reduction : {"auto", "svd:N", "random:N", "none"} or None
+        What makes features of many columns before the scaling, sparse or dense: the N right singular vectors of the
+        training rows, or N sums with random signs. "auto" reduces sparse rows of more than 1,024 columns to 100
+        features by singular vectors, or to 256 at random where those do not fit the budget.
     n_components : int, float or None
         Principal components kept after the scaling, or their share of variance if below 1.
     whiten : bool
@@ -180,6 +184,7 @@ class MLLKMClassifier(DecidesByModel):
         normalize: str | None = "trace",
         local_bias: float | str = "auto",
         scaling: str = "auto",
+        reduction: str | None = "auto",
         n_components: int | float | None = None,
         whiten: bool = False,
         multi_class: str = "shared",
@@ -214,6 +219,7 @@ class MLLKMClassifier(DecidesByModel):
         self.normalize = normalize
         self.local_bias = local_bias
         self.scaling = scaling
+        self.reduction = reduction
         self.n_components = n_components
         self.whiten = whiten
         self.multi_class = multi_class
@@ -249,7 +255,8 @@ class MLLKMClassifier(DecidesByModel):
 
         Parameters
         ----------
-        X : array (n, d), table or Dataset
+        X : array (n, d), sparse matrix (n, d), table or Dataset
+            Sparse rows are never made dense as a whole; see `reduction`.
             A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
             then takes such tables.
         y : array (n,), optional

@@ -58,7 +58,7 @@ def model_of(
         feature_names=feature_names if setup.encoding is None else None,
         calibration=calibration,
     )
-    return model if setup.encoding is None else model.encoded_by(setup.encoding)
+    return model if setup.encoding is None else model.behind(setup.encoding)
 
 
 def _plain(gammas: Any) -> Any:

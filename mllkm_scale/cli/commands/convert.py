@@ -24,6 +24,7 @@ FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
 @click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
 @table_options
+@click.option("--sparse", is_flag=True, help="LIBSVM: store X without its zeros; for files of many columns.")
 @click.option(
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -43,6 +44,7 @@ def convert(
     header: bool | None,
     categories: tuple[str, ...],
     as_number: tuple[str, ...],
+    sparse: bool,
     hold_out: float | None,
     seed: int | None,
     overwrite: bool,
@@ -63,6 +65,7 @@ def convert(
       mllkm convert new.csv new.h5 --label-column none
       mllkm convert homes.csv homes.h5 --categories zip,street
       mllkm convert a9a.libsvm a9a.h5
+      mllkm convert news20.svm news20.h5 --sparse
       mllkm convert mnist.npz mnist.h5 --x x_train --y y_train
       mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
     """
@@ -81,6 +84,7 @@ def convert(
             header=header,
             categories=categories,
             as_number=as_number,
+            sparse=sparse,
             hold_out=hold_out,
             seed=seed or 0,
             progress=progress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +43,25 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
       mllkm plan train.h5 --memory 512MB --n-components 50 --json
     """
     from mllkm_scale.data import Dataset
-    from mllkm_scale.data.tables.fitting import training_rows
+    from mllkm_scale.data.first_step import training_rows
     from mllkm_scale.params import resolve
     from mllkm_scale.plan.training import make_plan
 
     params = resolve(**given_parameters(context))
     with (
+        ExitStack() as stack,
         scratch_folder(params.scratch_dir) as folder,
         Dataset.open(as_hdf5(data, folder, given_table(context)), x, y) as dataset,
     ):
-        rows, _, _ = training_rows(dataset, None, params.budget_bytes, params.random_state or 0)
+        rows, _, _ = training_rows(
+            dataset,
+            None,
+            params.budget_bytes,
+            stack,
+            reduction=params.reduction,
+            seed=params.random_state or 0,
+            scratch_dir=folder,
+        )
         made = make_plan(rows, params)
     if as_json:
         print_json(made.as_dict())

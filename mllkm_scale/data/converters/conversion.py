@@ -57,7 +57,7 @@ _TABLE = frozenset({"label_column", "categories", "as_number"})
 FORMATS = {
     "csv": _Format(convert_csv, r"\.csv", _TABLE | {"header"}),
     "tsv": _Format(convert_tsv, r"\.tsv", _TABLE | {"header"}),
-    "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)"),
+    "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)", frozenset({"sparse"})),
     "npz": _Format(convert_npz, r"\.npz", frozenset({"x", "y"}), gzip=False),
     "npy": _Format(convert_npy, r"\.npy", frozenset({"y"}), gzip=False),
     "idx": _Format(convert_idx, r"\.idx|[.-]idx\d-[a-z]+", frozenset({"y"})),
@@ -97,6 +97,7 @@ def convert(
     as_number: Sequence[str | int] = (),
     hold_out: float | None = None,
     seed: int = 0,
+    sparse: bool | None = False,
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> ConvertSummary:
@@ -130,6 +131,8 @@ def convert(
         of a class is not among them.
     seed : int
         Of the draw; the same file, share and seed give the same rows.
+    sparse : bool or None
+        LIBSVM: store X without its zeros (`mllkm_scale.data.sparse`); None where it is wide and mostly zeros.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block, in bytes or rows.
     overwrite : bool
@@ -170,6 +173,7 @@ def convert(
         seed=seed,
         categories=tuple(categories),
         as_number=tuple(as_number),
+        sparse=sparse,
     )
     return write_converted(origin, goal, kind, options, progress or silent, overwrite=overwrite)
 
@@ -233,6 +237,9 @@ def write_converted(
         arrays = writer.arrays
         _require_usable(origin, options, arrays)
     shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
+    if "X_indptr" in arrays:
+        with Dataset.open(goal, "X", None) as written:
+            shape = (written.n_rows, written.n_features)
     label_type = arrays["y"][1] if "y" in arrays else None
     columns = None
     if COLUMN_ARRAYS[0] in arrays and "X" in arrays:
@@ -274,6 +281,7 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         "header": options.header is not None,
         "categories": bool(options.categories),
         "as_number": bool(options.as_number),
+        "sparse": bool(options.sparse),
     }
     for option, is_given in given.items():
         if is_given and option not in FORMATS[kind].options:

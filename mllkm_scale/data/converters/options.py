@@ -47,6 +47,7 @@ class ConvertOptions:
     categories: tuple[str | int, ...] = ()
     as_number: tuple[str | int, ...] = ()
     known: KnownTable | None = None
+    sparse: bool | None = False
 
 
 def silent(done: int, total: int) -> None:

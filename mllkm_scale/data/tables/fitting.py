@@ -28,8 +28,6 @@ __all__ = [
     "fit_encoding",
     "fitting_bytes",
     "require_numbers",
-    "told_of",
-    "training_rows",
 ]
 
 
@@ -116,26 +114,6 @@ def fit_encoding(
         raise DataError(f"{dataset.name} has no column that tells anything: each is missing or the same in all rows")
     tables = {j: part.folds for j, part in enumerate(fitted) if part.folds is not None}
     return encoding, FoldTables(tables, seed)
-
-
-def training_rows(
-    dataset: Dataset, test: Dataset | None, budget_bytes: int, seed: int = 0
-) -> tuple[Dataset, Dataset | None, Encoding | None]:
-    """Training rows and test rows as features, and the encoding; as they are, and None, where rows are numbers."""
-    if dataset.columns is None:
-        if test is not None and test.columns is not None:
-            require_numbers(test, "evaluated")
-        return dataset, test, None
-    encoding, folds = fit_encoding(dataset, seed=seed, budget_bytes=budget_bytes // 2)
-    return encoding.dataset(dataset, folds), None if test is None else encoding.dataset(test), encoding
-
-
-def told_of(encoding: Encoding | None, verbose: int) -> list[str]:
-    """What is said of an encoding while a machine is trained: a line a column, or one in all."""
-    if encoding is None:
-        return []
-    told = encoding.describe() if verbose else []
-    return [*told, f"{encoding.n_columns} columns of the table are {encoding.n_features} features"]
 
 
 def require_numbers(dataset: Dataset, then: str) -> None:

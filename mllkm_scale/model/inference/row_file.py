@@ -24,8 +24,10 @@ from mllkm_scale.data.converters.npz import convert_npz
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.sparse.reduction import Reduction
 from mllkm_scale.data.tables.coding import code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.tables.encoding import Encoding
@@ -110,14 +112,19 @@ class RowFile:
         take: Take,
         progress: Progress,
         matched: Callable[[MatchedColumns], object],
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> None:
-        """Hand on all rows of a file that is no data set, in order, encoded if there is an encoding.
+        """Hand on all rows of a file that is no data set, in order, as features if a step makes these.
 
         `features` are the columns of the file that are taken; `progress` is told in bytes or rows of the file, and
         `matched` of columns that were matched by name.
         """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
+        encoding = step if isinstance(step, Encoding) else None
+        if isinstance(step, Reduction):
+            if self.format != "libsvm":
+                take = _reducing(take, step)
+            options = replace(options, sparse=self.format == "libsvm")
         if self.by_position:
             features = replace(features, names=None)
         if self.format in _TEXT:
@@ -129,7 +136,8 @@ class RowFile:
             return
         columns = features.match(_npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
         encoded = take if encoding is None else _encoding(take, encoding)
-        taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns)
+        reduction = step if isinstance(step, Reduction) else None
+        taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns, reduction)
         if columns is not None:
             matched(columns)
         with _readable(self.name):
@@ -205,14 +213,27 @@ def _encoding(take: Take, encoding: Encoding) -> Take:
     return taken
 
 
+def _reducing(take: Take, reduction: Reduction) -> Take:
+    """Takes dense rows of many columns, and hands them on as features."""
+    return lambda rows: take(Rows(reduction.apply(rows.X), rows.first_row, rows.name))
+
+
 class _Taker:
     """Takes the array X of a converter, and leaves the others; rows of a sparse format are filled up.
 
     Where `columns` are given, these are what is taken of each row.
     """
 
-    def __init__(self, name: str, take: Take, fill_up_to: int | None, columns: MatchedColumns | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        take: Take,
+        fill_up_to: int | None,
+        columns: MatchedColumns | None,
+        reduction: Reduction | None = None,
+    ) -> None:
         self.n_rows = 0
+        self._reduction = reduction
         self._name, self._take, self._fill_up_to, self._columns = name, take, fill_up_to, columns
 
     def append(self, name: str, block: NDArray[Any]) -> None:
@@ -229,6 +250,18 @@ class _Taker:
             rows = rows[:, list(self._columns.positions)]
         self._take(Rows(rows, self.n_rows, self._name))
         self.n_rows += len(rows)
+
+    def append_sparse(self, name: str, rows: Any) -> None:
+        assert self._reduction is not None
+        width = self._reduction.n_columns
+        if rows.shape[1] > width:
+            raise DataError(
+                f"{self._name} has {rows.shape[1]} features per row, but the model was trained with {width}: give the"
+                " same features in the same order"
+            )
+        rows.resize(rows.shape[0], width)
+        self._take(Rows(self._reduction.apply(rows), self.n_rows, self._name))
+        self.n_rows += rows.shape[0]
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         if name == "X":
