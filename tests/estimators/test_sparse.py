@@ -1,4 +1,4 @@
-"""Sparse rows into fit, predict and the command line: the machine of the dense rows, in the memory of the sparse ones."""
+"""Sparse rows into fit, predict and commands: the machine of the dense rows, in the memory of the sparse ones."""
 
 from __future__ import annotations
 

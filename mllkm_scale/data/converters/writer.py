@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
 from mllkm_scale.base.units import format_bytes
@@ -82,6 +82,13 @@ class HDF5Writer(WholeFile):
         HDF5Writer.append(self, f"{name}_data", rows.data)
         n = len(self._file[f"{name}_indptr"]) - 1
         self._file.require_dataset(f"{name}_shape", (2,), np.int64)[:] = n, rows.shape[1]
+
+    def create_compressed(
+        self, name: str, shape: tuple[int, int], chunk_rows: int, dtype: DTypeLike, level: int
+    ) -> Any:
+        """An array whose chunks of so many rows the caller packs by zlib and writes."""
+        chunks = (min(chunk_rows, shape[0]), shape[1])
+        return self._file.create_dataset(name, shape, dtype, chunks=chunks, compression="gzip", compression_opts=level)
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
 from mllkm_scale.data import Preprocessor
-from mllkm_scale.data.tables.encoding import Encoding, folds_of_rows
 from mllkm_scale.data.first_step import training_rows
+from mllkm_scale.data.tables.encoding import Encoding, folds_of_rows
 from mllkm_scale.data.tables.fitting import SMOOTHING, fit_encoding
 from mllkm_scale.data.tables.frames import table_dataset
 from mllkm_scale.errors import BudgetError, DataError, ModelFileError
