@@ -330,6 +330,7 @@ class EvaluationFile(_Record):
     log_loss: Duration | None = None
     brier: Duration | None = None
     calibration_error: Share | None = None
+    calibration_by_chance: Share | None = None
 
     def __post_init__(self) -> None:
         n = len(self.classes)

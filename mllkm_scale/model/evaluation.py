@@ -35,6 +35,9 @@ class Evaluation:
         Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
         sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
         over ten bins of it, weighed by their rows.
+    calibration_by_chance : float or None
+        What the calibration error would be, about, if each class were true with exactly the probability that it is
+        given: bins of few rows are off by chance.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Evaluation:
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None
+    calibration_by_chance: float | None = None
 
     @property
     def n(self) -> int:
@@ -83,7 +87,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
         arrays = ("classes", "confusion", "precision", "recall", "f1")
-        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error")
+        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error", "calibration_by_chance")
         return {name: getattr(self, name) for name in numbers} | {name: getattr(self, name).tolist() for name in arrays}
 
 
@@ -140,7 +144,8 @@ class _Sums:
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._log_loss = self._brier = 0.0
-        self._bins = np.zeros((3, BINS))  # rows, their largest probabilities, and how many of their classes are true
+        # Of each bin: rows, their largest probabilities, how many of their classes are true, and the variance of that.
+        self._bins = np.zeros((4, BINS))
 
     def add(self, scores: NDArray[Any], truth: NDArray[np.intp]) -> None:
         """Rows with these scores and true classes."""
@@ -150,14 +155,18 @@ class _Sums:
         self._brier += float(np.square(p).sum() - 2.0 * p[at, truth].sum() + len(truth))
         likely, largest = p.argmax(axis=1), p.max(axis=1)
         bins = np.minimum((largest * BINS).astype(np.intp), BINS - 1)
-        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth)):
+        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth, largest * (1.0 - largest))):
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
-    def means(self) -> tuple[float, float, float]:
-        """Log loss, Brier score, and calibration error."""
-        rows, largest, true = self._bins
+    def means(self) -> tuple[float, float, float, float]:
+        """Log loss, Brier score, calibration error, and what that is by chance.
+
+        By chance, the sum over a bin is off by a normal number, about: its mean size is sqrt(2 / pi) deviations.
+        """
+        rows, largest, true, variance = self._bins
         n = float(rows.sum())
-        return self._log_loss / n, self._brier / n, float(np.abs(largest - true).sum()) / n
+        error, chance = np.abs(largest - true).sum(), np.sqrt(2.0 / np.pi * variance).sum()
+        return self._log_loss / n, self._brier / n, float(error) / n, float(chance) / n
 
 
 def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str, first_row: int) -> NDArray[np.intp]:

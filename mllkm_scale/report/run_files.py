@@ -197,7 +197,7 @@ def _read_json(path: Path, kind: type[Any]) -> Record:
 
 
 def _evaluation(found: Record) -> Evaluation:
-    numbers = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error")}
+    numbers = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error", "calibration_by_chance")}
     return Evaluation(np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64), **numbers)
 
 
