@@ -19,6 +19,7 @@ from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import Predictors
 from mllkm_scale.mkl.certificate import primal_value
+from mllkm_scale.solver.box import Box
 
 __all__ = ["Coefficients", "DecisionWork", "PrimalPass", "decide_all", "primal_pass"]
 
@@ -111,7 +112,7 @@ def primal_pass(
     signs: Array,
     machine: tuple[Array, Array],
     support: tuple[Rows, Array],
-    C: float,
+    box: Box,
     executor: Executor,
     threads: Threads,
 ) -> PrimalPass:
@@ -122,6 +123,6 @@ def primal_pass(
     weighted = weights > 0
     used, their_weights = active.take(weighted), weights[weighted]
     margins = signs * decide_all(grid.family, data, used, *used.coefficients(*support, their_weights), executor)
-    primal = primal_value(weights, forms, C * float(np.maximum(0.0, 1.0 - margins).sum()))
+    primal = primal_value(weights, forms, box.loss(margins))
     threshold = float(forms[weighted].max(initial=0.0))
     return PrimalPass(*support, margins, primal, forms, threshold, time.perf_counter() - started)

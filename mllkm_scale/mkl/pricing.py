@@ -29,7 +29,7 @@ __all__ = ["DualPass", "Pricing", "RoundScans"]
 
 
 _BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
-_RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
+_RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C_i to 0
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class Pricing:
     def proof_of_margins(self, margins: Array) -> Proof:
         """The best D of duals that margins (n, K) of some machine give, by a full scan.
 
-        Duals are C within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that with
-        the best D over the listed kernels is scanned.
+        Duals are C_i within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that
+        with the best D over the listed kernels is scanned.
         """
-        best = Proof(-np.inf, np.zeros_like(margins))
+        best, upper = Proof(-np.inf, np.zeros_like(margins)), self.settings.box(len(margins)).upper[:, None]
         for width in _RAMPS:
-            duals = self.settings.C * np.clip((1.0 + width - margins) / (2.0 * width), 0.0, 1.0)
+            duals = upper * np.clip((1.0 + width - margins) / (2.0 * width), 0.0, 1.0)
             if not duals.any():
                 continue
             support = self.support_of(duals)
