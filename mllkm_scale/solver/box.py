@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.weighted import unit_weights
 
 __all__ = ["Box"]
 
@@ -31,7 +32,7 @@ class Box:
     @classmethod
     def of(cls, C: float | Box, n: int) -> Box:
         """A box as it is, or that of n samples with this C and no weights, which take no memory."""
-        return C if isinstance(C, Box) else cls(float(C), np.broadcast_to(1.0, n))
+        return C if isinstance(C, Box) else cls(float(C), unit_weights(n))
 
     @property
     def upper(self) -> Array:
