@@ -20,6 +20,7 @@ from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import Predictors
 from mllkm_scale.mkl.certificate import primal_value
+from mllkm_scale.solver.box import Box
 
 __all__ = [
     "Coefficients",
@@ -113,17 +114,17 @@ def decisions(
 class NearMargin:
     """Of the margins y f(x) (n, K) of a machine: sums over all of them, and the rows with one below a limit."""
 
-    hinge: float  # sum of max(0, 1 - y f)
-    within: float  # sum of the y f that are below 1
+    hinge: float  # sum of weight_i max(0, 1 - y f)
+    within: float  # sum of weight_i y f, of those that are below 1
     limit: float
     rows: Array  # numbers of rows with a margin below the limit, in ascending order
     margins: Array  # of these rows (len(rows), K)
 
 
 def near_margin(
-    decided: Iterable[Array], signs: Array, chunk_rows: int, limits: Sequence[float], most_rows: int
+    decided: Iterable[Array], signs: Array, weights: Array, chunk_rows: int, limits: Sequence[float], most_rows: int
 ) -> NearMargin:
-    """Look at margins as they come, and keep the rows near the margin alone.
+    """Look at margins as they come, of samples with these weights (n,), and keep the rows near the margin alone.
 
     The largest of the limits is taken that at most `most_rows` rows are below; of the smallest one, the first rows are
     kept if there are more. Sums are of chunks, in their order, so that they do not depend on who has decided.
@@ -135,9 +136,10 @@ def near_margin(
     for F in decided:
         for first in range(0, len(F), chunk_rows):
             part = F[first : first + chunk_rows]
-            margins = signs[start : start + len(part)] * part
-            hinge += float(np.maximum(0.0, 1.0 - margins).sum())
-            within += float(margins[margins < 1.0].sum())
+            own = slice(start, start + len(part))
+            margins = signs[own] * part
+            hinge += float((weights[own, None] * np.maximum(0.0, 1.0 - margins)).sum())
+            within += float((weights[own, None] * margins)[margins < 1.0].sum())
             near = np.flatnonzero((margins < limits[0]).any(axis=1))
             rows.append(start + near)
             kept.append(margins[near])
@@ -174,7 +176,7 @@ def primal_pass(
     signs: Array,
     machine: tuple[Array, Array],
     support: tuple[Rows, Array],
-    C: float,
+    box: Box,
     executor: Executor,
     threads: Threads,
 ) -> PrimalPass:
@@ -185,6 +187,6 @@ def primal_pass(
     weighted = weights > 0
     used, their_weights = active.take(weighted), weights[weighted]
     margins = signs * decide_all(grid.family, data, used, *used.coefficients(*support, their_weights), executor)
-    primal = primal_value(weights, forms, C * float(np.maximum(0.0, 1.0 - margins).sum()))
+    primal = primal_value(weights, forms, box.loss(margins))
     threshold = float(forms[weighted].max(initial=0.0))
     return PrimalPass(*support, margins, primal, forms, threshold, time.perf_counter() - started)

@@ -29,7 +29,7 @@ __all__ = ["RAMPS", "DualPass", "Pricing", "RoundScans"]
 
 
 _BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
-RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
+RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C_i to 0
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class Pricing:
     def proof_of_margins(self, near: NearMargin) -> Proof:
         """The best D of duals that the margins of some machine give, by a full scan; the duals are of the rows `near`.
 
-        Duals are C within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that with
-        the best D over the listed kernels is scanned. Rows that are not near have the dual zero.
+        Duals are C_i within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that
+        with the best D over the listed kernels is scanned. Rows that are not near have the dual zero.
         """
         nothing = np.zeros_like(near.margins)
-        best = Proof(-np.inf, nothing)
+        best, upper = Proof(-np.inf, nothing), self.settings.box(len(self.signs)).upper[near.rows, None]
         for width in RAMPS:
-            duals = self.settings.C * np.clip((1.0 + width - near.margins) / (2.0 * width), 0.0, 1.0)
+            duals = upper * np.clip((1.0 + width - near.margins) / (2.0 * width), 0.0, 1.0)
             if not duals.any() or 1.0 + width > near.limit:
                 continue
             support = self._support_among(near.rows, duals)

@@ -20,6 +20,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.schemas import conform
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.margins import NearMargin, decide_all, decisions, near_margin
 from mllkm_scale.mkl.pricing import RAMPS
@@ -96,7 +97,8 @@ def learned_near_margin(problem: Problem, plan: Plan, executor: Executor) -> Nea
     assert start is not None
     decided = decisions(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, executor)
     limits = [1.0 + width for width in RAMPS]
-    return near_margin(decided, problem.signs, problem.data.chunk_rows, limits, plan.near_rows)
+    weights = unit_weights(problem.data.n_rows)
+    return near_margin(decided, problem.signs, weights, problem.data.chunk_rows, limits, plan.near_rows)
 
 
 def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, margins: Array) -> Any:

@@ -19,10 +19,11 @@ def test_sums_are_of_all_margins_and_rows_are_those_below_a_limit(
     random = np.random.default_rng(seed)
     F, signs = random.normal(0, 2, (n, K)), random.choice([-1, 1], (n, K)).astype(np.int8)
     parts = [F[start : start + 2 * chunk_rows] for start in range(0, n, 2 * chunk_rows)]
-    found = near_margin(parts, signs, chunk_rows, LIMITS, most_rows)
+    weights = random.choice([0.5, 1.0, 3.0], n)
+    found = near_margin(parts, signs, weights, chunk_rows, LIMITS, most_rows)
     margins = signs * F
-    assert found.hinge == pytest.approx(np.maximum(0.0, 1.0 - margins).sum())
-    assert found.within == pytest.approx(margins[margins < 1.0].sum())
+    assert found.hinge == pytest.approx(weights @ np.maximum(0.0, 1.0 - margins).sum(axis=1))
+    assert found.within == pytest.approx(weights @ np.where(margins < 1.0, margins, 0.0).sum(axis=1))
     below = {limit: np.flatnonzero((margins < limit).any(axis=1)) for limit in LIMITS}
     assert found.limit == max([limit for limit in LIMITS if len(below[limit]) <= most_rows], default=min(LIMITS))
     assert found.rows.tolist() == below[found.limit][:most_rows].tolist()
@@ -33,7 +34,7 @@ def test_the_bits_do_not_depend_on_the_parts_in_which_decisions_come() -> None:
     F = np.random.default_rng(0).normal(0, 2, (1000, 3))
     signs = np.where(F[:, ::-1] > 0.3, 1, -1).astype(np.int8)
     one, many = (
-        near_margin([F[start : start + rows] for start in range(0, 1000, rows)], signs, 50, LIMITS, 400)
+        near_margin([F[start : start + rows] for start in range(0, 1000, rows)], signs, np.ones(1000), 50, LIMITS, 400)
         for rows in (1000, 50)
     )
     assert (one.hinge, one.within, one.limit) == (many.hinge, many.within, many.limit)
