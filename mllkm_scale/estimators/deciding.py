@@ -14,17 +14,22 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import Collection
+from mllkm_scale.data.parts import TableOptions
 from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
 from mllkm_scale.model.model import Model
 
-__all__ = ["SKLEARN_BYTES", "DecidesByModel", "OfModel"]
+__all__ = ["SKLEARN_ALONE_BYTES", "SKLEARN_BYTES", "DecidesByModel", "OfModel"]
 
 
 SKLEARN_BYTES = 160_000_000
 """scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
 installed, for more of their pages are mapped then. A training without them needs less."""
+
+SKLEARN_ALONE_BYTES = 70_000_000
+"""scikit-learn where pandas is counted already."""
 
 
 class OfModel:
@@ -94,6 +99,14 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
+
+    def _training_collection(self, X: Any, y: Any) -> Collection:
+        """A collection of dask or xarray that `fit` was given, whose width and names are noted; nothing is computed."""
+        if y is None:
+            raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
+        collection = Collection.of(X, y).with_options(TableOptions(**self._table_options()))
+        validate_data(self, collection.sample(), skip_check_array=True)
+        return collection
 
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs
