@@ -20,7 +20,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.parts import TableOptions
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["Collection", "as_dask", "is_collection"]
+__all__ = ["Collection", "as_dask", "is_collection", "is_frame_of_dask"]
 
 
 def is_collection(X: object) -> bool:
@@ -45,7 +45,7 @@ def as_dask(X: Any, name: str = "X") -> tuple[Any, tuple[str, ...] | None]:
     names = None
     if _is_xarray(X):
         X, names = _of_xarray(X, name)
-    if _is_frame(X) and X.ndim == 2:
+    if is_frame_of_dask(X) and X.ndim == 2:
         return X, tuple(str(column) for column in X.columns)
     if not _is_array(X):
         raise DataError(f"{name} is a {type(X).__name__} of dask: give a dask array or DataFrame")
@@ -133,7 +133,7 @@ def _is_array(X: object) -> bool:
     return "dask.array" in sys.modules and isinstance(X, sys.modules["dask.array"].Array)
 
 
-def _is_frame(X: object) -> bool:
+def is_frame_of_dask(X: object) -> bool:
     """Whether this is a DataFrame or Series of dask."""
     return "dask.dataframe" in sys.modules and isinstance(
         X, (sys.modules["dask.dataframe"].DataFrame, sys.modules["dask.dataframe"].Series)
@@ -173,8 +173,8 @@ def _require_matrix(X: Any) -> None:
 
 def _labels(X: Any, y: Any) -> Sequence[Any]:
     """The blocks of the labels, cut as those of X."""
-    labels = y if _is_frame(y) else as_dask(y, "y")[0]
-    if _is_frame(labels) and labels.ndim == 2:
+    labels = y if is_frame_of_dask(y) else as_dask(y, "y")[0]
+    if is_frame_of_dask(labels) and labels.ndim == 2:
         if len(labels.columns) != 1:
             raise DataError(f"y has {len(labels.columns)} columns: give one, such as y['label']")
         labels = labels[labels.columns[0]]
