@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from mllkm_scale.errors import DataError, ParameterError
 __all__ = ["Collection", "as_dask", "is_collection", "is_frame_of_dask"]
 
 
-def is_collection(X: object) -> bool:
+def is_collection(X: object) -> TypeGuard[Any]:
     """Whether this is a collection of dask, or an object of xarray; neither is imported for it.
 
     >>> import dask.array as da

@@ -66,9 +66,9 @@ def lazily(model: Model, method: str, X: Any) -> Any:
     # All that asks for the same model shares its node, also in graphs that are joined.
     shared = delayed(model, name=f"{type(model).__name__}-{model_checksum(model)}", traverse=False)
     if is_frame_of_dask(rows):
-        rows = model.features.of_table(rows)
-        model.require_features(len(rows.columns), "X")
-        return rows.map_partitions(_of_frame, shared, method, meta=_empty_frame(model, method, rows._meta))
+        frame: Any = model.features.of_table(rows)
+        model.require_features(len(frame.columns), "X")
+        return frame.map_partitions(_of_frame, shared, method, meta=_empty_frame(model, method, frame._meta))
     if rows.ndim != 2:
         raise DataError(f"X has shape {rows.shape}: it must have two axes, one row per sample")
     matched = model.features.match(names, "X")
