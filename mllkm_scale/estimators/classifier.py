@@ -16,8 +16,9 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Advice, Event
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import is_collection
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.estimators.deciding import SKLEARN_ALONE_BYTES, SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
@@ -241,24 +242,25 @@ class MLLKMClassifier(DecidesByModel):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
         ----------
-        X : array (n, d), table or Dataset
+        X : array (n, d), table, collection or Dataset
             A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
-            then takes such tables.
-        y : array (n,), optional
+            then takes such tables. A dask array or DataFrame, or an object of xarray, is computed block by block, by
+            the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
+        y : array (n,) or collection, optional
             Labels; left out for a Dataset.
         """
-        dataset = self._training_data(X, y)
+        collected = is_collection(X)
         told: list[Event] = []
         result = train(
-            dataset,
+            self._training_collection(X, y) if collected else self._training_data(X, y),
             client=current_client(),
             preset=self.preset,
-            held_bytes=SKLEARN_BYTES,
+            held_bytes=SKLEARN_ALONE_BYTES if collected else SKLEARN_BYTES,
             listener=told.append,
             **self.training_parameters(),
         )

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.collections import is_collection
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.tables.columns import CATEGORY
 from mllkm_scale.data.tables.encoding import Encoding
@@ -230,7 +231,8 @@ class Model(ModelParts):
         ----------
         X : array-like of shape (n, n_features_in), or data frame
             The columns of a data frame are matched by name, if the model knows names. A model that was trained on a
-            table takes a table of pandas, polars or Arrow, or rows of its values.
+            table takes a table of pandas, polars or Arrow, or rows of its values. Of a collection of dask or xarray the
+            result is one, too, and nothing is computed yet; `n_jobs` does not matter then.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
@@ -240,6 +242,8 @@ class Model(ModelParts):
             If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
             of which row and column are named.
         """
+        if is_collection(X):
+            return self._lazily("decision_function", X)
         rows = self.features.of_table(X)
         if self.encoding is None:
             return decide(self, Rows.of(rows), n_jobs)
@@ -251,6 +255,8 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
+        if is_collection(X):
+            return self._lazily("predict", X)
         rows = self.features.of_table(X)
         if self.encoding is None:
             labels: Array = self.classes[label_codes(self, Rows.of(rows), n_jobs)]
@@ -277,13 +283,22 @@ class Model(ModelParts):
         >>> p.shape, p.argmax(axis=1)[[0, 60, 120]].tolist()
         ((150, 3), [0, 1, 2])
         """
+        if is_collection(X):
+            return self._lazily("predict_proba", X)
         calibration = self.require_calibration()
         return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        if is_collection(X):
+            return self._lazily("predict_log_proba", X)
         calibration = self.require_calibration()
         return calibration.log_probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def _lazily(self, method: str, X: Any) -> Any:
+        from mllkm_scale.model.inference.lazy import lazily
+
+        return lazily(self, method, X)
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""
