@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
+from mllkm_scale.model.explanation import Explanation
 from mllkm_scale.model.model import Model
 
 __all__ = ["SKLEARN_BYTES", "DecidesByModel", "OfModel"]
@@ -45,6 +46,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
 
     gap_ = OfModel(lambda model: model.certificate.gap)
     C_ = OfModel(lambda model: model.certificate.params["C"])
+    feature_importances_ = OfModel(lambda model: model.feature_importances)
 
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
@@ -69,6 +71,11 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         """Logarithm of the probability of each class, (n, c)."""
         check_is_fitted(self)
         return self.model_.require_calibration().log_probabilities(self.decision_function(X))
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Model.explain`."""
+        check_is_fitted(self)
+        return self.model_.explain(x)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -121,6 +121,7 @@ def _on_plane(model: Model, plane: Plane) -> Model:
         coef=np.concatenate([model.coef @ plane.directions.T, across[:, :, None]], axis=2),
         preprocessor=unprepared(3),
         feature_names=None,
+        profile=None,
     )
 
 

@@ -36,7 +36,7 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
-from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
+from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params, profile_of
 from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
@@ -209,7 +209,7 @@ class Training:
         status = next((s for s in statuses if s != "converged"), "converged")
         total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
         model = assemble(problem, self.states, total, self.params, status)
-        model = replace(model, calibration=self.calibration)
+        model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
 
@@ -249,7 +249,8 @@ class Training:
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = machine.pricing.proof_of_margins(margins)
         model = assemble_learned(problem, margins, proof.dual, self.params)
-        model = replace(model, calibration=self.calibrate(problem, dataset, mkl=False))
+        calibration = self.calibrate(problem, dataset, mkl=False)
+        model = replace(model, calibration=calibration, profile=profile_of(problem, model))
         return self.finish(dataset, model, proof.duals, "learned")
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
