@@ -31,6 +31,7 @@ def write_report(
     *,
     out: str | os.PathLike[str] | None = None,
     image_shape: str | Sequence[int] | None = None,
+    all_shapes: bool = False,
     model: Model | None = None,
 ) -> Path:
     """Write the report of a training or a stream, finished or not: one HTML file that includes its pictures.
@@ -43,6 +44,8 @@ def write_report(
         The file; report.html in the run folder by default.
     image_shape : text or sequence of int, optional
         "28x28" or (28, 28) if a row is an image; the default is that of the training.
+    all_shapes : bool
+        Draw the shape functions of all features of a component-wise machine, and not only of those that matter most.
     model : Model, optional
         The model of the folder, if it is in memory already.
 
@@ -76,10 +79,10 @@ def write_report(
     shape = _image_shape(run, image_shape)
     target = run.path / REPORT if out is None else Path(out)
     require_page(target)
-    return write_page(target, render("report.html", **_content(run, shape)))
+    return write_page(target, render("report.html", **_content(run, shape, all_shapes)))
 
 
-def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
+def _content(run: Run, shape: ImageShape | None, all_shapes: bool) -> dict[str, Any]:
     """What the template shows."""
     model = run.model
     facts = None if model is None else describe(model)
@@ -98,11 +101,13 @@ def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
         "course": _course(run),
         "memory": memory_pictures(run),
         "plan_rows": [(what, format_bytes(size), note) for what, size, note in plan_rows(run.plan)],
-        **_of_model(run, model, facts, shape),
+        **_of_model(run, model, facts, shape, all_shapes),
     }
 
 
-def _of_model(run: Run, model: Model | None, facts: Description | None, shape: ImageShape | None) -> dict[str, Any]:
+def _of_model(
+    run: Run, model: Model | None, facts: Description | None, shape: ImageShape | None, all_shapes: bool
+) -> dict[str, Any]:
     if model is None or facts is None:
         return {"kernels": [], "heaviest": [], "anchors": [], "shapes": None}
     names = run.feature_names
@@ -110,7 +115,7 @@ def _of_model(run: Run, model: Model | None, facts: Description | None, shape: I
         "kernels": kernel_pictures(model, facts),
         "heaviest": facts.heaviest,
         "anchors": [anchor_regions(model, names) if shape is None else anchor_images(model, shape)],
-        "shapes": shape_section(model, names) if model.family.componentwise else None,
+        "shapes": shape_section(model, names, all_shapes) if model.family.componentwise else None,
     }
 
 

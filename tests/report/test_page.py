@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mllkm_scale import load_model
 from mllkm_scale.errors import DataError, ModelFileError, ParameterError, ScratchError
 from mllkm_scale.report import write_report
+from mllkm_scale.report.shape_pictures import _drawn
 
 ALWAYS = ["What was trained on what", "Data", "Course", "Model", "Anchors", "Kernels", "Memory"]
 
@@ -159,3 +161,22 @@ def test_a_page_that_cannot_be_written_is_an_error_that_names_it(digits_run, tmp
         write_report(digits_run, out=tmp_path / "nowhere" / "page.html")
     with pytest.raises(ParameterError, match="is a folder: name a file"):
         write_report(digits_run, out=tmp_path)
+
+
+def test_shape_functions_tell_where_no_row_was_seen_and_all_can_be_drawn(additive_run, tmp_path):
+    some = write_report(additive_run, out=tmp_path / "some.html").read_text()
+    every = write_report(additive_run, out=tmp_path / "every.html", all_shapes=True).read_text()
+    assert "over the training rows, as a share" in some
+    assert "falls back to 0 because no kernel is near" in some
+    assert every.count("<figure") >= some.count("<figure")
+
+
+def test_what_is_drawn_of_a_shape_function_is_the_density_of_the_rows(additive_run):
+    model = load_model(additive_run / "model.mllkm")
+    drawn = _drawn(model, 0)
+    quantiles = model.profile.quantiles[0]
+    assert drawn.ticks[drawn.seen][[0, -1]].tolist() == quantiles[[0, -1]].tolist()
+    assert drawn.shares.sum() == pytest.approx(1.0)
+    assert drawn.ticks[0] < quantiles[0] < quantiles[-1] < drawn.ticks[-1]
+    middle = drawn.edges[20]
+    assert drawn.shares[:20].sum() == pytest.approx(np.mean(quantiles < middle), abs=0.05)
