@@ -69,7 +69,7 @@ def shape_section(model: Model, names: tuple[str, ...] | None, every: bool = Fal
     rows = "training rows" if model.profile is not None else "anchors"
     intro = (
         "The machine adds up one function of each feature. Importance is the spread (standard deviation) of a function"
-        f" over the {rows}, as a share of that of all features. The bars below show where the {rows} lie. Hardly any lie"
+        f" over the {rows}, as a share of that of all features. Bars below show where the {rows} lie. Hardly any lie"
         " in what is shaded: there the curve is dashed, and falls back to 0 because no kernel is near, not because such"
         f" values are neutral.{others} {decides}"
     )

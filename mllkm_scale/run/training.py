@@ -207,8 +207,7 @@ class Training:
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
-        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
-        model = assemble(problem, self.states, total, self.params, status)
+        model = self.machine(problem, status)
         model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         return self.finish(dataset, model, duals, status)
@@ -383,8 +382,17 @@ class Training:
         tally = self.executor.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
         sizes = problem.grid.n_open, self.plan.budget_bytes
-        self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))
+        event = round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol)
+        if len(self.states) == len(self.columns(problem)):  # all machines are there
+            error = self.finalizer.round_error(event.number, lambda: self.machine(problem, "interrupted"))
+            event = replace(event, held_error=error)
+        self.history.append(event)
         self.listener(self.history[-1])
+
+    def machine(self, problem: Problem, status: str) -> Model:
+        """The model of the best machines so far."""
+        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+        return assemble(problem, self.states, total, self.params, status)
 
     def checkpoint(self, problem: Problem) -> None:
         if self.folder is None:
@@ -452,8 +460,8 @@ class Training:
         if self.folder is not None:
             whole.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
-        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs)
-        self.finalizer.draw(model, self.folder, self.listener)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs, self.encoding)
+        self.finalizer.draw(whole, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)
         self.listener(finished)
