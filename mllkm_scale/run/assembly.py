@@ -13,12 +13,16 @@ from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.params import Params
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import MachineState
 
-__all__ = ["assemble", "assemble_learned", "plain_params"]
+__all__ = ["assemble", "assemble_learned", "plain_params", "profile_of"]
+
+_MOST_ROWS, _LEAST_ROWS = 1024, 32
+_MOST_BYTES = 8 << 20  # of the rows that are looked at, as far as they are not fewer than the least
 
 
 def assemble(
@@ -90,6 +94,14 @@ def _model(
         certificate=record,
         feature_names=problem.feature_names,
     )
+
+
+def profile_of(problem: Problem, model: Model) -> Profile:
+    """The profile of random rows of the training; which rows these are depends on the seed and the sizes alone."""
+    n, most = problem.data.n_rows, _MOST_BYTES // (8 * problem.data.n_features)
+    count = min(n, max(_LEAST_ROWS, min(most, _MOST_ROWS)))
+    rows = np.sort(np.random.default_rng([problem.seed, n]).choice(n, count, replace=False))
+    return Profile.of(model, problem.data.rows(rows).astype(np.float64))
 
 
 def plain_params(params: Params) -> dict[str, Any]:

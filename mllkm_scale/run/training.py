@@ -37,7 +37,7 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
-from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
+from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params, profile_of
 from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
@@ -232,9 +232,8 @@ class Training:
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
-        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
-        model = assemble(problem, self.states, total, self.params, status)
-        model = replace(model, calibration=self.calibration)
+        model = self.machine(problem, status)
+        model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
         rows = np.flatnonzero(duals.any(axis=1))
         return self.finish(dataset, model, SupportDuals(len(duals), rows, duals[rows]), status)
@@ -273,7 +272,8 @@ class Training:
         pricing = make_pricing(problem, self.params, self.plan, self.threads, self.executor)
         proof = pricing.proof_of_margins(near)
         model = assemble_learned(problem, near.hinge, proof.dual, self.params)
-        model = replace(model, calibration=self.calibrate(problem, dataset, mkl=False))
+        calibration = self.calibrate(problem, dataset, mkl=False)
+        model = replace(model, calibration=calibration, profile=profile_of(problem, model))
         return self.finish(dataset, model, SupportDuals(problem.data.n_rows, near.rows, proof.duals), "learned")
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
@@ -406,8 +406,17 @@ class Training:
         tally = self.executor.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
         sizes = problem.grid.n_open, self.plan.budget_bytes
-        self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))
+        event = round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol)
+        if len(self.states) == len(self.columns(problem)):  # all machines are there
+            error = self.finalizer.round_error(event.number, lambda: self.machine(problem, "interrupted"))
+            event = replace(event, held_error=error)
+        self.history.append(event)
         self.listener(self.history[-1])
+
+    def machine(self, problem: Problem, status: str) -> Model:
+        """The model of the best machines so far."""
+        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+        return assemble(problem, self.states, total, self.params, status)
 
     def checkpoint(self, problem: Problem) -> None:
         if self.folder is None:
@@ -475,8 +484,8 @@ class Training:
         if self.folder is not None:
             whole.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
-        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs)
-        self.finalizer.draw(model, self.folder, self.listener)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs, self.encoding)
+        self.finalizer.draw(whole, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)
         self.listener(finished)
