@@ -161,6 +161,11 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _html_repr(self) -> str:
         """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
         diagram: str = super()._html_repr()
@@ -179,7 +184,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             return X
         if self._is_table(X):
             return self._table_data(X, y)
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
 
@@ -224,4 +229,4 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if self.model_.encoding is not None:
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
