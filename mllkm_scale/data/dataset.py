@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mllkm_scale.data.grid import require_chunk_rows, work_dtype
+from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
@@ -87,6 +87,8 @@ class Dataset:
         if self.n_rows == 0 or self.n_features == 0:
             empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
             raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
+        if self.n_features > MOST_FEATURES:
+            raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
         self.n_chunks = -(-self.n_rows // self.chunk_rows)
         self.has_labels = y is not None
