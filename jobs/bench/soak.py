@@ -198,7 +198,7 @@ class Soak:
                 return
             if code is None:
                 return
-            if code == ClusterError.exit_code and kind == "worker":  # a named error, which can be resumed
+            if code == ClusterError.exit_code and kind in ("worker", "frozen"):  # a named error, which can be resumed
                 record["named_errors"] += 1
             elif not killed:
                 self.fail(f"training {number} ({kind}): a master ended with {code}")
