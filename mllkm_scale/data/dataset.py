@@ -129,6 +129,9 @@ class Dataset:
         (3, 3, 'train.h5:X')
         """
         where = Path(path).absolute()
+        for name in (x, y or ""):
+            if "\0" in name:
+                raise DataError(f"{where}: the name {name!r} has a NUL character: name the data set as the file has it")
         kind = _zarr_source() if os.path.isdir(where) else HDF5Source
         samples: Source = kind(where, x)
         try:
