@@ -76,7 +76,7 @@ static inline void mllkm_prepare(const mllkm_input *x, int16_t *z)
 """
 
 _DIAGONAL = """\
-    uint16_t j;
+    uint16_t @AT@j;
     for (j = 0; j < MLLKM_DIM; j++) {
         const int32_t factor = (int16_t)MLLKM_READ_16(mllkm_matrix + j);
         const int32_t v = @V@;
@@ -88,7 +88,7 @@ _DIAGONAL = """\
 _PROJECTION = """\
     const @WEIGHT@ *w = mllkm_matrix;
     int32_t sums[MLLKM_DIM];
-    uint16_t i, j;
+    uint16_t @AT@i, j;
     for (i = 0; i < MLLKM_DIM; i++)
         sums[i] = (int32_t)MLLKM_READ_32(mllkm_shift + i);
     for (j = 0; j < MLLKM_N_COLUMNS; j++, w += MLLKM_DIM) {
@@ -230,20 +230,24 @@ def functions(machine: IntegerMachine) -> str:
     preparation, bumps = machine.preparation, machine.bumps
     wide = preparation.inputs.kind == "int16_t"
     projected = preparation.matrix.ndim == 2
-    value = "x[MLLKM_READ_8(mllkm_columns + j)]" if "columns" in machine.constants else "x[j]"
-    if "columns" in machine.constants and machine.constants["columns"].itemsize == 2:
-        value = value.replace("READ_8", "READ_16")
+    constants = machine.constants
+    value = "x[j]"
+    if "gaps" in constants:
+        value = "x[at += MLLKM_READ_8(mllkm_gaps + j)]"
+    elif "columns" in constants:
+        value = f"x[MLLKM_READ_{8 * constants['columns'].itemsize}(mllkm_columns + j)]"
     if preparation.ups is not None:
         value = f"mllkm_clipped({value} * ((int32_t)1 << MLLKM_READ_8(mllkm_ups + j)))"
     elif wide and preparation.inputs.high < 32767:
         value = f"mllkm_clipped({value})"
     value = value if preparation.knots is None else f"mllkm_level(j, {value})"
-    small = machine.constants["matrix"].itemsize == 1
+    small = constants["matrix"].itemsize == 1
     step = (_PROJECTION if projected else _DIAGONAL).replace("@V@", value)
+    step = step.replace("@AT@", "at = 0, " if "gaps" in constants else "")
     step = step.replace("@WEIGHT@", "int8_t" if small else "int16_t").replace(
         "@READ@", "MLLKM_READ_8" if small else "MLLKM_READ_16"
     )
-    mantissa = f"MLLKM_READ_{8 * machine.constants['mantissas'].itemsize}(mllkm_mantissas + m)"
+    mantissa = f"MLLKM_READ_{8 * constants['mantissas'].itemsize}(mllkm_mantissas + m)"
     if isinstance(bumps, BumpTable):
         bump = _TABLE.replace("@STEPS@", str(2**bumps.steps))
     else:

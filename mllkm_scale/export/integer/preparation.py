@@ -154,7 +154,11 @@ class IntegerPreparation:
             "shift": self.shift.astype(np.int32),
             "downs": self.downs.astype(np.uint8),
         }
-        if len(self.columns) != n or (self.columns != np.arange(n)).any():
+        gaps = np.diff(self.columns, prepend=0)
+        if 0 <= gaps.min() <= gaps.max() < 256:
+            if len(self.columns) != n or (gaps[1:] != 1).any():
+                tables["gaps"] = gaps.astype(np.uint8)
+        else:
             tables["columns"] = self.columns.astype(np.uint8 if self.columns.max() < 256 else np.uint16)
         if self.ups is not None:
             tables["ups"] = self.ups.astype(np.uint8)
