@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mllkm_scale.data.grid import require_chunk_rows, work_dtype
+from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
@@ -90,6 +90,8 @@ class Dataset:
         if self.n_rows == 0 or self.n_features == 0:
             empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
             raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
+        if self.n_features > MOST_FEATURES:
+            raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
         self.n_chunks = -(-self.n_rows // self.chunk_rows)
         self.has_labels = y is not None
@@ -131,6 +133,9 @@ class Dataset:
         (3, 3, 'train.h5:X')
         """
         where = Path(path).absolute()
+        for name in (x, y or ""):
+            if "\0" in name:
+                raise DataError(f"{where}: the name {name!r} has a NUL character: name the data set as the file has it")
         kind = _zarr_source() if os.path.isdir(where) else HDF5Source
         try:
             samples: Source = kind(where, x)
