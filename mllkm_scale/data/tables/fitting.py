@@ -19,7 +19,7 @@ from mllkm_scale.data.labels import encode_labels, n_outputs
 from mllkm_scale.data.preparation.quantile_sketch import QuantileSketch, buffer_rows
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, Column, Columns
 from mllkm_scale.data.tables.encoding import DROPPED, ONE_HOT, PLAIN, TARGET, Encoding, FoldTables, folds_of_rows
-from mllkm_scale.errors import BudgetError, DataError
+from mllkm_scale.errors import BudgetError, DataError, ParameterError
 
 __all__ = [
     "LEAST_ROWS",
@@ -118,6 +118,12 @@ def training_rows(
     dataset: Dataset, test: Dataset | None, budget_bytes: int, seed: int = 0
 ) -> tuple[Dataset, Dataset | None, Encoding | None]:
     """Training rows and test rows as features, and the encoding; as they are, and None, where rows are numbers."""
+    for given in (dataset, test):
+        if given is not None and not isinstance(given, Dataset):
+            raise ParameterError(
+                f"train was given a {type(given).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
+                " Dataset.from_arrays(X, y)"
+            )
     if dataset.columns is None:
         if test is not None and test.columns is not None:
             require_numbers(test, "evaluated")
