@@ -14,6 +14,9 @@ from mllkm_scale.errors import ParameterError
 
 __all__ = ["MOST_FEATURES", "default_chunk_rows", "require_chunk_rows", "work_dtype"]
 
+MOST_DENSE = 1024
+"""Columns up to which sparse rows are trained on as they are, dense chunk by chunk."""
+
 CHUNK_BYTES = 2**22
 MIN_CHUNK_ROWS = 16
 MAX_CHUNK_ROWS = 65536
