@@ -9,7 +9,6 @@ from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.sparse.reduction import Reduction, fit_reduction, reduced, reduction_spec
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.data.tables.fitting import fit_encoding, require_numbers
-from mllkm_scale.errors import ParameterError
 
 __all__ = ["FirstStep", "told_of", "training_rows"]
 
@@ -30,12 +29,6 @@ def training_rows(
 
     Rows that are reduced are made once, in memory or in a scratch file; `stack` closes them.
     """
-    for given in (dataset, test):
-        if given is not None and not isinstance(given, Dataset):
-            raise ParameterError(
-                f"train was given a {type(given).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
-                " Dataset.from_arrays(X, y)"
-            )
     if dataset.columns is not None:
         encoding, folds = fit_encoding(dataset, seed=seed, budget_bytes=budget_bytes // 2)
         return encoding.dataset(dataset, folds), None if test is None else encoding.dataset(test), encoding
