@@ -96,7 +96,7 @@ PYTHON: dict[str, tuple[Callable[[SimpleNamespace], Any], str]] = {
     ),
     "the path of a file in the place of a data set": (
         lambda have: train("iris.h5"),
-        "no training on a str: give a Dataset",
+        "training on a str: give a Dataset",
     ),
     "a CSV file as a data set": (
         lambda have: Dataset.open("iris.csv"),
