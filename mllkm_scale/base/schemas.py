@@ -363,10 +363,10 @@ class EvaluationFile(_Record):
     log_loss: Duration | None = None
     brier: Duration | None = None
     calibration_error: Share | None = None
-    calibration_by_chance: Share | None = None
     bins: list[list[Duration]] | None = None
     curves: list[_Curve] = []
     explained: list[_Explained] = []
+    calibration_by_chance: Share | None = None
 
     def __post_init__(self) -> None:
         if self.bins is not None and (len(self.bins) != 3 or len({len(row) for row in self.bins}) != 1):

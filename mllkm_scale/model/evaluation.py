@@ -35,9 +35,6 @@ class Evaluation:
         Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
         sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
         over ten bins of it, weighed by their rows.
-    calibration_by_chance : float or None
-        What the calibration error would be, about, if each class were true with exactly the probability that it is
-        given: bins of few rows are off by chance.
     bins : array (3, 10) or None
         Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
     curves : tuple of Curve
@@ -45,6 +42,9 @@ class Evaluation:
     telling : tuple of int
         Rows that are worth an explanation: the surest of those predicted rightly, the least sure of all, and the
         surest of those predicted wrongly, as far as there are such.
+    calibration_by_chance : float or None
+        What the calibration error would be, about, if each class were true with exactly the probability that it is
+        given: bins of few rows are off by chance.
 
     Examples
     --------
@@ -58,10 +58,10 @@ class Evaluation:
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None
-    calibration_by_chance: float | None = None
     bins: NDArray[np.float64] | None = None
     curves: tuple[Curve, ...] = ()
     telling: tuple[int, ...] = ()
+    calibration_by_chance: float | None = None
 
     @property
     def n(self) -> int:
@@ -204,17 +204,18 @@ class _Sums:
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
     def measured(self) -> dict[str, Any]:
-        """Log loss, Brier score, calibration error, what that is by chance, and the bins.
+        """Log loss, Brier score, calibration error, what that is by chance, and its bins.
 
         By chance, the sum over a bin is off by a normal number, about: its mean size is sqrt(2 / pi) deviations.
         """
         rows, largest, true, variance = self._bins
         n = float(rows.sum())
+        error, chance = np.abs(largest - true).sum(), np.sqrt(2.0 / np.pi * variance).sum()
         return {
             "log_loss": self._log_loss / n,
             "brier": self._brier / n,
-            "calibration_error": float(np.abs(largest - true).sum()) / n,
-            "calibration_by_chance": float(np.sqrt(2.0 / np.pi * variance).sum()) / n,
+            "calibration_error": float(error) / n,
+            "calibration_by_chance": float(chance) / n,
             "bins": self._bins[:3],
         }
 
