@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
+from mllkm_scale.data.weights import ClassWeight, check_class_weight
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.gammas import GAMMA_NAMES, logspace
@@ -34,6 +35,9 @@ class Params:
     C: float | str = parameter(
         "auto",
         "weight of the hinge loss against the norm; 'auto': chosen by held-out rows, or by the number of features",
+    )
+    class_weight: ClassWeight = parameter(
+        None, "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum each"
     )
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
@@ -112,6 +116,7 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
+        check_class_weight(self.class_weight)
         self._check_learned()
         metric = self.metric
         known = metric is None or metric in ("auto", "diagonal", "full", "none")

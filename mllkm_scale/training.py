@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.tables.fitting import told_of, training_rows
+from mllkm_scale.data.weights import weigh
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
@@ -48,7 +50,7 @@ def train(
     Parameters
     ----------
     dataset : Dataset
-        Samples and labels, on disk or in memory.
+        Samples and labels, on disk or in memory, and weights of the samples, if it has such.
     test : Dataset, optional
         Labelled rows on which the model is tested at the end; the training does not depend on them.
     client : distributed.Client, optional
@@ -86,7 +88,9 @@ def train(
     """
     settings = resolve(preset, **params)
     with ExitStack() as stack:
-        dataset, test, encoding = training_rows(dataset, test, settings.budget_bytes, settings.random_state or 0)
+        relative, budget_bytes = settings.C == "auto", settings.budget_bytes
+        weighed = weigh(dataset, settings.class_weight, relative=relative, budget_bytes=budget_bytes)
+        dataset, test, encoding = training_rows(weighed.dataset, test, budget_bytes, settings.random_state or 0)
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -106,7 +110,8 @@ def train(
             training.executor = stack.enter_context(
                 dask_executor(client, run_path, settings, plan, training.poll, training.listener)
             )
-        return training.run(dataset, resume)
+        result = training.run(dataset, resume)
+        return replace(result, duals=weighed.of_all_rows(result.duals))
 
 
 def dask_executor(

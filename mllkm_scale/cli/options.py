@@ -17,6 +17,7 @@ from mllkm_scale.cli.parsers import (
     parse_number,
     parse_size,
 )
+from mllkm_scale.data.weights import read_class_weight
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.kernels.gammas import read_gammas
@@ -35,6 +36,7 @@ FLAGS = {
 }
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
+    "class_weight": (read_class_weight, "balanced|LABEL:WEIGHT,..."),
     "gammas": (read_gammas, "auto|G,G,..."),
     "anchors": (read_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
     "metric": (parse_metric, "auto|diagonal|full|N|none"),

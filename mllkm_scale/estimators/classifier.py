@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -46,7 +46,11 @@ class MLLKMClassifier(DecidesByModel):
     ----------
     C : "auto" or float
         Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
-        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5.
+        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5. Where rows
+        have weights, C_i = C weight_i, and "auto" divides the weights by their mean first.
+    class_weight : dict, "balanced" or None
+        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
+        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -133,7 +137,7 @@ class MLLKMClassifier(DecidesByModel):
     weights_ : array (s,)
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
-        alpha of every training sample; K is 1 for two classes.
+        alpha of every training sample, from 0 to C_i; K is 1 for two classes.
     coef_, local_coef_ : arrays (K, s, d) and (K, s)
         f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
     C_, local_bias_ : float
@@ -168,6 +172,7 @@ class MLLKMClassifier(DecidesByModel):
     def __init__(
         self,
         C: float | str = "auto",
+        class_weight: Mapping[Any, float] | str | None = None,
         map: str = "gaussian",
         componentwise: bool = False,
         gammas: str | float | Sequence[float] = "auto",
@@ -202,6 +207,7 @@ class MLLKMClassifier(DecidesByModel):
         as_number: Sequence[str | int] | None = None,
     ) -> None:
         self.C = C
+        self.class_weight = class_weight
         self.map = map
         self.componentwise = componentwise
         self.gammas = gammas
@@ -241,7 +247,7 @@ class MLLKMClassifier(DecidesByModel):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
@@ -251,8 +257,10 @@ class MLLKMClassifier(DecidesByModel):
             then takes such tables.
         y : array (n,), optional
             Labels; left out for a Dataset.
+        sample_weight : array (n,), optional
+            Weight of each row in the loss. A row of weight zero is left out; a whole number counts as so many rows.
         """
-        dataset = self._training_data(X, y)
+        dataset = self._training_data(X, y, sample_weight)
         told: list[Event] = []
         result = train(
             dataset,

@@ -84,8 +84,14 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         """What the page says of the fitted machine."""
         return fitted_facts(self)
 
-    def _training_data(self, X: ArrayLike | Dataset, y: ArrayLike | None) -> Dataset:
-        """What `fit` was given, checked as scikit-learn does; a Dataset checks itself."""
+    def _training_data(
+        self, X: ArrayLike | Dataset, y: ArrayLike | None, sample_weight: ArrayLike | None = None
+    ) -> Dataset:
+        """What `fit` was given, checked as scikit-learn does; a Dataset checks itself, and weights are when read."""
+        dataset = self._labelled_data(X, y)
+        return dataset if sample_weight is None else dataset.with_weights(np.asarray(sample_weight))
+
+    def _labelled_data(self, X: ArrayLike | Dataset, y: ArrayLike | None) -> Dataset:
         if isinstance(X, Dataset):
             self.n_features_in_ = X.n_features
             return X

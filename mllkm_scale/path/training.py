@@ -25,6 +25,7 @@ from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.subset import split
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.data.tables.fitting import training_rows
+from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
@@ -140,6 +141,8 @@ def train_path(
         if isinstance(validation, float | int):
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
+        automatic = Cs is None and (kernel_counts is None or settings.C == "auto")
+        dataset = weigh(dataset, settings.class_weight, relative=automatic, budget_bytes=settings.budget_bytes).dataset
         dataset, held_out, encoding = training_rows(
             dataset, validation, settings.budget_bytes, settings.random_state or 0
         )
@@ -231,7 +234,7 @@ class PathTraining:
     def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
         """Train the next point, or take it from the folder; its end is where the one after it begins."""
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
-        sizes = [StateSizes.of(problem, K, problem.C) for K in self.outputs(problem)]
+        sizes = [StateSizes.of(problem, K) for K in self.outputs(problem)]
         found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind, sizes)
         if found is not None and self.folder is not None:
             point, end = found

@@ -46,6 +46,7 @@ class Sizes:
     n_signs: int = 1  # columns of signs for which they are learned
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
+    weighted: bool = False  # whether rows have weights
     n_tried: int = 0  # rows on which a setting is trained that competes with others
 
     @property
@@ -86,6 +87,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_signs=K,
         n_tried=min(dataset.n_rows, MOST_ROWS) if len(contenders(params, dataset.n_rows)) > 1 else 0,
         n_unmapped=n_unmapped,
+        weighted=dataset.has_weights or params.class_weight is not None,
         metric="diagonal" if params.metric == "auto" else params.metric,
         n_gammas=n_gammas(params.gammas),
         componentwise=params.componentwise,

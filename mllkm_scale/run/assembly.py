@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.weights import class_weight_in_words
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
@@ -18,7 +19,7 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import MachineState
 
-__all__ = ["assemble", "assemble_learned", "plain_params"]
+__all__ = ["assemble", "assemble_learned", "plain_params", "weights_in_numbers"]
 
 
 def assemble(
@@ -50,8 +51,7 @@ def assemble_learned(problem: Problem, margins: Array, dual: float, params: Para
     assert start is not None
     norms = start.norms()
     total = max(float(norms.sum()), np.finfo(float).tiny)
-    hinge = float(np.maximum(0.0, 1.0 - margins).sum())
-    objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.C * hinge, dual)
+    objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.box.loss(margins), dual)
     used = norms > 0
     coefficients = start.coef[:, used], start.local_coef[:, used]
     return _model(problem, start.kernels.take(used), norms[used] / total, coefficients, objective, params, "learned")
@@ -76,7 +76,7 @@ def _model(
         n_open=problem.grid.n_open,
         n_train=problem.data.n_rows,
         seed=problem.seed,
-        params=plain_params(params) | {"C": problem.C},
+        params=plain_params(params) | {"C": problem.C} | weights_in_numbers(problem.weights),
     )
     return Model(
         family=problem.grid.family,
@@ -93,11 +93,23 @@ def _model(
     )
 
 
+def weights_in_numbers(weights: Array | None) -> dict[str, float]:
+    """What a record says of the weights of the rows; nothing where there are none."""
+    if weights is None:
+        return {}
+    return {
+        "least_weight": float(weights.min()),
+        "mean_weight": float(weights.mean()),
+        "largest_weight": float(weights.max()),
+    }
+
+
 def plain_params(params: Params) -> dict[str, Any]:
-    """Parameters as JSON holds them; an array of anchors is named by its shape."""
+    """Parameters as JSON holds them; an array of anchors is named by its shape, weights of classes are text."""
     plain = asdict(params)
     if not isinstance(plain["anchors"], str | int):
         plain["anchors"] = f"array {np.shape(params.anchors)}"
+    plain["class_weight"] = class_weight_in_words(params.class_weight)
     for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "worker_timeout", "verbose", "memory_budget"):
         del plain[name]  # they shape the run, not the model
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain.items()} | {

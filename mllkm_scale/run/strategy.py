@@ -60,7 +60,7 @@ def make_machine(
             )
         X = problem.data.rows(np.arange(n)).astype(np.float64)
         family = GridFamily(problem.grid)
-        return PaperMKL(family, X, signs, problem.C, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
+        return PaperMKL(family, X, signs, problem.box, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
     scratch_dir = None if params.scratch_dir is None else Path(params.scratch_dir)
     inner = InnerMKL(
         problem.data,
@@ -74,6 +74,7 @@ def make_machine(
     )
     settings = Settings(
         C=problem.C,
+        weights=problem.weights,
         tol=params.tol,
         seed=problem.seed,
         overlap=params.overlap,

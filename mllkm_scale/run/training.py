@@ -429,7 +429,7 @@ class Training:
         problem = problem if self.choice is None else replace(problem, C=self.choice.C)
         states = []
         for k, (objective, signs) in enumerate(zip(self.objectives, columns, strict=False)):
-            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1], problem.C))
+            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1]))
             states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
             require_objective(states[-1], objective, problem, signs, self.executor)
         return states
