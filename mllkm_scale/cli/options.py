@@ -24,7 +24,13 @@ from mllkm_scale.kernels.gammas import read_gammas
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, checked
 
-__all__ = ["given_parameters", "given_stream_parameters", "stream_options", "training_options"]
+__all__ = [
+    "given_parameters",
+    "given_stream_parameters",
+    "sample_weight_option",
+    "stream_options",
+    "training_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -46,6 +52,11 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "memory_budget": (parse_size, "SIZE"),
     "scratch_dir": (str, "DIR"),
 }
+
+
+sample_weight_option = click.option(
+    "--sample-weight", metavar="NAME", help="Data set of the weights of the rows in the loss (default: one each)."
+)
 
 
 def training_options(command: Command) -> Command:

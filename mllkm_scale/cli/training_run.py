@@ -61,6 +61,7 @@ class TrainingRun:
     y: str
     run: Path
     parameters: dict[str, Any]
+    sample_weight: str | None = None
     resume: bool = False
     overwrite: bool = False
     progress: str = "auto"
@@ -72,7 +73,7 @@ class TrainingRun:
 
     def execute(self, context: click.Context) -> None:
         """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
-        with open_data(self.data, self.x, self.y, self.test) as (dataset, held_out):
+        with open_data(self.data, self.x, self.y, self.test, self.sample_weight) as (dataset, held_out):
             result = self._train(dataset, held_out, context)
             if self.progress != "json":
                 say(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
@@ -195,13 +196,18 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
-    """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
+def open_data(
+    data: Path, x: str, y: str, test: Path | None = None, sample_weight: str | None = None
+) -> Iterator[tuple[Dataset, Dataset | None]]:
+    """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such.
+
+    Rows are trained on by the weights of that name.
+    """
     from mllkm_scale.data import Dataset
     from mllkm_scale.report.finalize import require_test_rows
 
     with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset.open(data, x, y))
+        dataset = stack.enter_context(Dataset.open(data, x, y, sample_weight=sample_weight))
         held_out = held_out_of(data) if test is None else Dataset.open(test, x, y)
         if held_out is not None:
             require_test_rows(dataset, stack.enter_context(held_out))

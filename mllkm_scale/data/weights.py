@@ -53,14 +53,6 @@ class Weighed:
     n_rows: int
     kept: NDArray[np.int64] | None = None
 
-    def of_all_rows(self, values: Array) -> Array:
-        """Values (m, ...) of the rows that have a weight as those of all rows: zero for the others."""
-        if self.kept is None:
-            return values
-        whole = np.zeros((self.n_rows, *values.shape[1:]), values.dtype)
-        whole[self.kept] = values
-        return whole
-
 
 def weigh(
     dataset: Dataset, class_weight: ClassWeight = None, *, relative: bool = False, budget_bytes: int | None = None

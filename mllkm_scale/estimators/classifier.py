@@ -16,8 +16,9 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Advice, Event
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import is_collection
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.estimators.deciding import SKLEARN_ALONE_BYTES, SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
@@ -138,8 +139,11 @@ class MLLKMClassifier(DecidesByModel):
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
         alpha of every training sample, from 0 to C_i; K is 1 for two classes.
-    coef_, local_coef_ : arrays (K, s, d) and (K, s)
-        f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
+        f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
+        `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
+    feature_importances_ : array (n_features,)
+        How much each feature moves the scores; they sum to one. See `Model.feature_importances`.
     C_, local_bias_ : float
         The values used where a parameter is "auto".
     primal_, dual_, gap_ : float
@@ -247,26 +251,30 @@ class MLLKMClassifier(DecidesByModel):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None, sample_weight: ArrayLike | Any = None
+    ) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
         ----------
-        X : array (n, d), table or Dataset
+        X : array (n, d), table, collection or Dataset
             A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
-            then takes such tables.
-        y : array (n,), optional
+            then takes such tables. A dask array or DataFrame, or an object of xarray, is computed block by block, by
+            the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
+        y : array (n,) or collection, optional
             Labels; left out for a Dataset.
-        sample_weight : array (n,), optional
+        sample_weight : array (n,) or collection, optional
             Weight of each row in the loss. A row of weight zero is left out; a whole number counts as so many rows.
         """
-        dataset = self._training_data(X, y, sample_weight)
+        collected = is_collection(X)
         told: list[Event] = []
         result = train(
-            dataset,
+            self._training_collection(X, y) if collected else self._training_data(X, y),
+            sample_weight=sample_weight,
             client=current_client(),
             preset=self.preset,
-            held_bytes=SKLEARN_BYTES,
+            held_bytes=SKLEARN_ALONE_BYTES if collected else SKLEARN_BYTES,
             listener=told.append,
             **self.training_parameters(),
         )
@@ -352,7 +360,7 @@ class MLLKMClassifier(DecidesByModel):
     gammas_ = OfModel(lambda model: model.gammas)
     weights_ = OfModel(lambda model: model.weights)
     kernel_scale_ = OfModel(lambda model: model.kernel_scale)
-    coef_ = OfModel(lambda model: model.coef)
+    kernel_coef_ = OfModel(lambda model: model.coef)
     local_coef_ = OfModel(lambda model: model.local_coef)
     primal_ = OfModel(lambda model: model.certificate.primal)
     dual_ = OfModel(lambda model: model.certificate.dual)

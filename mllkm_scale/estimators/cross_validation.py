@@ -105,7 +105,9 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         if self.choose not in CHOICES:
             raise ParameterError(f"choose={self.choose!r} is not known: choose one of {', '.join(CHOICES)}")
         limits = parse_limits(self.below)
-        dataset = self._training_data(X, y, sample_weight)
+        dataset = self._training_data(X, y)
+        if sample_weight is not None:
+            dataset = dataset.with_weights(np.asarray(sample_weight))
         codes = dataset.label_codes()[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
         paths = [self._fold_path(dataset, codes, *fold) for fold in folds]

@@ -9,7 +9,7 @@ of which the largest decides. Component-wise models are evaluated by tables wher
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.collections import is_collection
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.tables.columns import CATEGORY
 from mllkm_scale.data.tables.encoding import Encoding
@@ -28,10 +29,12 @@ from mllkm_scale.model.inference.decision import decide, global_predictors
 from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
 from mllkm_scale.model.names import match_dataset, unique_names
 from mllkm_scale.model.parts import ModelParts
+from mllkm_scale.model.profile import importances
 from mllkm_scale.model.tables.form import Form, additive_form
 from mllkm_scale.model.tables.shapes import shape_values
 
 if TYPE_CHECKING:
+    from mllkm_scale.model.explanation import Explanation
     from mllkm_scale.model.inference.direct import DirectModel
     from mllkm_scale.model.serving.server import Server
 
@@ -63,6 +66,8 @@ class Model(ModelParts):
         How scores become probabilities.
     encoding : Encoding, optional
         What makes features of the rows of a table; None where rows are numbers.
+    profile : Profile, optional
+        Where the training rows lie, and how much each feature moves the scores there.
 
     Examples
     --------
@@ -135,6 +140,54 @@ class Model(ModelParts):
         from mllkm_scale.model.serving.server import Server
 
         return Server(self)
+
+    @cached_property
+    def feature_importances(self) -> Array:
+        """How much each feature, or column of a table, moves the scores: (n_features_in,), summing to one.
+
+        The importance of a feature is the mean over training rows of the size of the gradient of the scores along it,
+        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns that are made of one
+        feature move together, and features that are made of one column of a table are added up. Zero throughout if no
+        feature moves the scores. A model without a profile, of a stream or of version 0.1.0, takes its anchors for the
+        rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> found = MLLKMClassifier(n_jobs=1).fit(X, y).model_.feature_importances
+        >>> round(float(found.sum()), 9), bool(found[2:].sum() > found[:2].sum())
+        (1.0, True)
+        """
+        machine = self.machine
+        found = importances(machine, machine.anchors) if machine.profile is None else machine.profile.importances
+        if self.encoding is None:
+            return found
+        columns = np.repeat(np.arange(self.encoding.n_columns), self.encoding.widths)
+        return np.bincount(columns, found, minlength=self.encoding.n_columns)
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Explanation`.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features_in,), mapping, pandas Series, or table of one row
+            As `Server.scores` takes it.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MLLKMClassifier(n_jobs=1).fit(X, y).model_
+        >>> found = model.explain(X[0])
+        >>> bool(np.allclose(found.kernels.sum(axis=1), model.decision_function(X[:1])[0]))
+        True
+        """
+        from mllkm_scale.model.explanation import explain_row
+
+        return explain_row(self, x)
 
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
         """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.
@@ -230,7 +283,8 @@ class Model(ModelParts):
         ----------
         X : array-like of shape (n, n_features_in), or data frame
             The columns of a data frame are matched by name, if the model knows names. A model that was trained on a
-            table takes a table of pandas, polars or Arrow, or rows of its values.
+            table takes a table of pandas, polars or Arrow, or rows of its values. Of a collection of dask or xarray the
+            result is one, too, and nothing is computed yet; `n_jobs` does not matter then.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
@@ -240,6 +294,8 @@ class Model(ModelParts):
             If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
             of which row and column are named.
         """
+        if is_collection(X):
+            return self._lazily("decision_function", X)
         rows = self.features.of_table(X)
         if self.encoding is None:
             return decide(self, Rows.of(rows), n_jobs)
@@ -251,6 +307,8 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
+        if is_collection(X):
+            return self._lazily("predict", X)
         rows = self.features.of_table(X)
         if self.encoding is None:
             labels: Array = self.classes[label_codes(self, Rows.of(rows), n_jobs)]
@@ -277,13 +335,22 @@ class Model(ModelParts):
         >>> p.shape, p.argmax(axis=1)[[0, 60, 120]].tolist()
         ((150, 3), [0, 1, 2])
         """
+        if is_collection(X):
+            return self._lazily("predict_proba", X)
         calibration = self.require_calibration()
         return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        if is_collection(X):
+            return self._lazily("predict_log_proba", X)
         calibration = self.require_calibration()
         return calibration.log_probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def _lazily(self, method: str, X: Any) -> Any:
+        from mllkm_scale.model.inference.lazy import lazily
+
+        return lazily(self, method, X)
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""

@@ -38,11 +38,11 @@ def test_classes_are_named_by_label_or_by_its_text():
         weigh(numbers, {7: 1.0})
 
 
-def test_rows_without_weight_leave_and_values_of_the_others_find_back():
+def test_rows_without_weight_leave():
     weighed = weigh(Dataset.from_arrays(X, Y, sample_weight=[2.0, 0.0, 0.0, 1.0]))
     assert weighed.dataset.rows([0, 1]).tolist() == X[[0, 3]].tolist()
     assert weighed.dataset.weights().tolist() == [2.0, 1.0]
-    assert weighed.of_all_rows(np.array([[5.0], [6.0]])).ravel().tolist() == [5.0, 0.0, 0.0, 6.0]
+    assert weighed.kept.tolist() == [0, 3]
 
 
 def test_relative_weights_have_the_mean_one():

@@ -66,6 +66,7 @@ def run(
         data=job.data,
         x=job.x,
         y=job.y,
+        sample_weight=job.sample_weight,
         run=job.run,
         parameters=job.parameters,
         resume=resume,
@@ -108,7 +109,7 @@ def _refuse_report(performance_report: Path | None, job: Job, context: click.Con
 
 def _show(training: TrainingRun) -> None:
     """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
-    with open_data(training.data, training.x, training.y, training.test) as (dataset, held_out):
+    with open_data(training.data, training.x, training.y, training.test, training.sample_weight) as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
         say(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
         plan = training.plan(dataset)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.whole_files import cannot_write
@@ -68,6 +68,13 @@ class HDF5Writer(WholeFile):
             stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
         except OSError as error:
             raise cannot_write(self.target, error) from error
+
+    def create_compressed(
+        self, name: str, shape: tuple[int, int], chunk_rows: int, dtype: DTypeLike, level: int
+    ) -> Any:
+        """An array whose chunks of so many rows the caller packs by zlib and writes."""
+        chunks = (min(chunk_rows, shape[0]), shape[1])
+        return self._file.create_dataset(name, shape, dtype, chunks=chunks, compression="gzip", compression_opts=level)
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""

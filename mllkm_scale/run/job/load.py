@@ -37,6 +37,8 @@ class Job:
         The job file, the data, and the run folder.
     x, y : str
         Names of the data sets of the samples and the labels.
+    sample_weight : str or None
+        Name of the data set of the weights of the rows.
     test : pathlib.Path or None
         Test rows of a file of their own.
     image_shape : str or None
@@ -63,6 +65,7 @@ class Job:
     text: JobText = field(repr=False, compare=False)
     x: str = "X"
     y: str = "y"
+    sample_weight: str | None = None
     test: Path | None = None
     image_shape: str | None = None
     progress: str = "auto"
