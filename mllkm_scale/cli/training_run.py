@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,34 +208,49 @@ def open_data(
 
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset.open(data, x, y, sample_weight=sample_weight))
-        held_out = held_out_of(data) if test is None else Dataset.open(test, x, y)
+        held_out = held_out_of(data, sample_weight) if test is None else open_weighted(test, x, y, sample_weight)
         if held_out is not None:
             require_test_rows(dataset, stack.enter_context(held_out))
         yield dataset, held_out
 
 
-def held_out_of(data: Path) -> Dataset | None:
+def held_out_of(data: Path, sample_weight: str | None = None) -> Dataset | None:
     """The test set of the same file, if it has one."""
+    if not has_test_sets(data):
+        return None
+    return open_weighted(data, *TEST_SETS, None if sample_weight is None else f"{sample_weight}_test")
+
+
+def open_weighted(data: Path, x: str, y: str, sample_weight: str | None) -> Dataset:
+    """Rows to measure on, with the weights of that name if the file has such."""
     from mllkm_scale.data import Dataset
 
-    return Dataset.open(data, *TEST_SETS) if has_test_sets(data) else None
+    there = sample_weight is not None and _holds(data, (sample_weight,))
+    return Dataset.open(data, x, y, sample_weight=sample_weight if there else None)
 
 
 def has_test_sets(data: Path) -> bool:
     """Whether a file or a zarr group holds rows that are to be tested on."""
+    return _holds(data, TEST_SETS)
+
+
+def _holds(data: Path, names: Sequence[str]) -> bool:
+    """Whether a file or a zarr group holds data sets of these names."""
     from mllkm_scale.data.hdf5_source import open_hdf5
 
     if data.is_dir():
-        return all((data / name).is_dir() for name in TEST_SETS)
+        return all((data / name).is_dir() for name in names)
     with open_hdf5(data.absolute()) as file:
-        return all(name in file for name in TEST_SETS)
+        return all(name in file for name in names)
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
-        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+        weighted = evaluation.weighted_error
+        told = "" if weighted is None else f", weighted error {100 * weighted:.2f} %"
+        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %{told}")
 
 
 def tell_report(run: Path, progress: str) -> None:

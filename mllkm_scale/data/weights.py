@@ -10,7 +10,7 @@ rows as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,16 +24,22 @@ from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import BudgetError, DataError, ParameterError
 
 __all__ = [
+    "SAMPLE_WEIGHT",
     "WEIGHT_BYTES",
     "ClassWeight",
     "Weighed",
     "check_class_weight",
     "class_weight_in_words",
     "read_class_weight",
+    "require_weights",
     "weigh",
+    "weights_in_numbers",
 ]
 
 ClassWeight = str | Mapping[Any, float] | None
+
+SAMPLE_WEIGHT = "sample_weight"
+"""Name of the data set of the weights that a conversion writes."""
 
 WEIGHT_BYTES = 48
 """Memory that the weight of a row takes: as it is given and as it is used, its bound, and what is made of it."""
@@ -95,6 +101,20 @@ def weigh(
     return Weighed(subset(dataset, rows, "weighted rows").with_weights(weights[rows]), dataset.n_rows, rows)
 
 
+def require_weights(values: Array, place: Callable[[int], str]) -> Array:
+    """Weights as they are read from a file; those that are negative or not finite are refused by the place of the row.
+
+    >>> require_weights(np.array([1.0, -1.0]), "line {}".format)
+    Traceback (most recent call last):
+    mllkm_scale.errors.DataError: line 1, the weight, is -1: weights are finite numbers from 0
+    """
+    refused = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(refused):
+        row = int(refused[0])
+        raise DataError(f"{place(row)}, the weight, is {values[row]:g}: weights are finite numbers from 0")
+    return values
+
+
 def _of_classes(classes: Array, codes: Array, weights: Array, given: ClassWeight, name: str) -> Array:
     """The weight of each class."""
     if isinstance(given, str):
@@ -151,3 +171,14 @@ def class_weight_in_words(given: ClassWeight) -> str | None:
         return given
     text = ",".join(f"{label}:{float(weight):g}" for label, weight in given.items())
     return text if len(text) <= _LONGEST else f"weights of {len(given)} classes"
+
+
+def weights_in_numbers(weights: Array | None) -> dict[str, float]:
+    """What a record says of the weights of the rows; nothing where there are none."""
+    if weights is None:
+        return {}
+    return {
+        "least_weight": float(weights.min()),
+        "mean_weight": float(weights.mean()),
+        "largest_weight": float(weights.max()),
+    }

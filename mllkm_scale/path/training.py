@@ -29,6 +29,7 @@ from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
+from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
@@ -286,7 +287,7 @@ class PathTraining:
             parameter=self.values.parameter,
             value=value,
             n_kernels=model.n_kernels,
-            error=float("nan") if evaluation is None else evaluation.error,
+            error=float("nan") if evaluation is None else _error(evaluation),
             gap=model.certificate.gap,
             status=result.status,
             elapsed_s=elapsed_s,
@@ -297,6 +298,11 @@ class PathTraining:
         """Called often while passes are under way."""
         if self.should_stop is not None and self.should_stop():
             raise InterruptedTraining("the path was interrupted: its models so far are kept")
+
+
+def _error(evaluation: Evaluation) -> float:
+    """By the weights of the rows, where they have some."""
+    return evaluation.error if evaluation.weighted_error is None else evaluation.weighted_error
 
 
 def _in_words(point: PathPoint) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.weights import class_weight_in_words
+from mllkm_scale.data.weights import class_weight_in_words, weights_in_numbers
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
@@ -20,7 +20,7 @@ from mllkm_scale.params import Params
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import MachineState
 
-__all__ = ["assemble", "assemble_learned", "plain_params", "profile_of", "weights_in_numbers"]
+__all__ = ["assemble", "assemble_learned", "plain_params", "profile_of"]
 
 _MOST_ROWS, _LEAST_ROWS = 1024, 32
 _MOST_BYTES = 8 << 20  # of the rows that are looked at, as far as they are not fewer than the least
@@ -95,17 +95,6 @@ def _model(
         certificate=record,
         feature_names=problem.feature_names,
     )
-
-
-def weights_in_numbers(weights: Array | None) -> dict[str, float]:
-    """What a record says of the weights of the rows; nothing where there are none."""
-    if weights is None:
-        return {}
-    return {
-        "least_weight": float(weights.min()),
-        "mean_weight": float(weights.mean()),
-        "largest_weight": float(weights.max()),
-    }
 
 
 def profile_of(problem: Problem, model: Model) -> Profile:

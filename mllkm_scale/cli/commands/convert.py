@@ -33,6 +33,12 @@ LAST = "last"
     help="CSV, TSV and Parquet: the column of the labels, by name or position (0 is the first).",
 )
 @click.option(
+    "--sample-weight",
+    metavar="NAME|N",
+    callback=lambda context, parameter, text: None if text is None else parse_label_column(text),
+    help="CSV, TSV and Parquet: the column of the weights of the rows, which becomes the data set sample_weight.",
+)
+@click.option(
     "--header/--no-header",
     default=None,
     help="CSV and TSV: whether the first line has names (default: detected).",
@@ -65,6 +71,7 @@ def convert(
     x: str | None,
     y: str | None,
     label_column: str | int | None,
+    sample_weight: str | int | None,
     header: bool | None,
     categories: tuple[str, ...],
     as_number: tuple[str, ...],
@@ -85,6 +92,7 @@ def convert(
       mllkm convert train.csv train.h5
       mllkm convert data.csv data.h5 --hold-out 0.2
       mllkm convert iris.csv iris.h5 --label-column species
+      mllkm convert survey.csv survey.h5 --sample-weight weight
       mllkm convert new.csv new.h5 --label-column none
       mllkm convert homes.csv homes.h5 --categories zip,street
       mllkm convert a9a.libsvm a9a.h5
@@ -103,6 +111,7 @@ def convert(
             y=y,
             format=format_name,
             label_column=label_column,
+            sample_weight=sample_weight,
             header=header,
             categories=_names(categories),
             as_number=_names(as_number),

@@ -10,7 +10,7 @@ import click
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ __all__ = ["plan"]
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@sample_weight_option
 @json_option
 @training_options
 @debug_option
 @click.pass_context
-def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, **options: Any) -> None:
+def plan(
+    context: click.Context, /, data: Path, x: str, y: str, sample_weight: str | None, as_json: bool, **options: Any
+) -> None:
     """Print what a training on DATA would hold in memory, and which form of the inner problem it would use.
 
     Nothing is trained. If the budget is too small, the error names the least one that works.
@@ -43,7 +46,7 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
     from mllkm_scale.plan.training import make_plan
 
     params = resolve(**given_parameters(context))
-    with Dataset.open(data, x, y) as dataset:
+    with Dataset.open(data, x, y, sample_weight=sample_weight) as dataset:
         rows, _, _ = training_rows(dataset, None, params.budget_bytes, params.random_state or 0)
         made = make_plan(rows, params)
     if as_json:
