@@ -283,10 +283,10 @@ class Dataset:
             yield start, as_label_vector(self._y.read(start, stop), self._y.name, start)
         self._y.close()
 
-    def weights(self) -> NDArray[np.float64] | None:
+    def weights(self, *, some: bool = True) -> NDArray[np.float64] | None:
         """The weight of every row in the loss, (n_rows,); None if there are none.
 
-        Those that are negative or not finite are refused, and so are weights that are all zero.
+        Those that are negative or not finite are refused, and weights that are all zero, if `some` are to be positive.
 
         Examples
         --------
@@ -309,7 +309,7 @@ class Dataset:
         if len(refused):
             row = int(refused[0])
             raise DataError(f"{name} is {stored[row]} at row {row} (0-based): weights are finite numbers from 0")
-        if not values.any():
+        if some and not values.any():
             raise DataError(f"{name} is zero for every row: give some rows a positive weight")
         return values
 

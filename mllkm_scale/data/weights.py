@@ -30,6 +30,7 @@ __all__ = [
     "Weighed",
     "check_class_weight",
     "class_weight_in_words",
+    "class_weights",
     "read_class_weight",
     "require_weights",
     "weigh",
@@ -121,6 +122,17 @@ def _of_classes(classes: Array, codes: Array, weights: Array, given: ClassWeight
         sums = np.bincount(codes, weights, minlength=len(classes))
         there = sums > 0
         return np.where(there, weights.sum() / (there.sum() * np.where(there, sums, 1.0)), 0.0)
+    return class_weights(classes, dict(given or {}), name)
+
+
+def class_weights(classes: Array, given: ClassWeight, name: str) -> Array:
+    """The weight of each class as it is given by label; 1 for those that are not named.
+
+    >>> class_weights(np.array(["no", "yes"]), {"yes": 5.0}, "y").tolist()
+    [1.0, 5.0]
+    """
+    if isinstance(given, str):
+        raise ParameterError(f"class_weight={given!r} needs all rows at once: give weights by label")
     factors = np.ones(len(classes))
     for label, weight in dict(given or {}).items():
         at = [place for place, known in enumerate(classes.tolist()) if known == label or str(known) == str(label)]

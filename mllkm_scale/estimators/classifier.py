@@ -289,7 +289,13 @@ class MLLKMClassifier(DecidesByModel):
             warnings.warn(advice.text, kind, stacklevel=2)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
 
         The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
@@ -300,6 +306,8 @@ class MLLKMClassifier(DecidesByModel):
         y : array (n,)
         classes : array (c,), optional
             All labels that can come; needed in the first call, unless `fit` has seen them.
+        sample_weight : array (n,), optional
+            Weight of each sample in the loss. One of weight zero is predicted, and not learned.
 
         Examples
         --------
@@ -325,7 +333,7 @@ class MLLKMClassifier(DecidesByModel):
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
         learner.feature_names = unique_names(getattr(self, "feature_names_in_", None))
         with probing_workers(learner, current_client()):
-            learner.learn(rows, labels)
+            learner.learn(rows, labels, sample_weight=sample_weight)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
         self.classes_ = np.asarray(learner.classes)
