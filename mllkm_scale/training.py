@@ -16,8 +16,8 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import n_threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import Collection, is_collection
+from mllkm_scale.data.first_step import told_of, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
-from mllkm_scale.data.tables.fitting import told_of, training_rows
 from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.params import Params, resolve
@@ -116,7 +116,17 @@ def train(
             dataset = dataset.with_weights(np.asarray(sample_weight))
         relative, budget_bytes = settings.C == "auto", settings.budget_bytes
         weighed = weigh(dataset, settings.class_weight, relative=relative, budget_bytes=budget_bytes)
-        dataset, test, encoding = training_rows(weighed.dataset, test, budget_bytes, settings.random_state or 0)
+        dataset = weighed.dataset
+        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
+        dataset, test, step = training_rows(
+            dataset,
+            test,
+            settings.budget_bytes,
+            stack,
+            reduction=settings.reduction,
+            seed=settings.random_state or 0,
+            scratch_dir=None if scratch is None else Path(scratch),
+        )
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -128,8 +138,8 @@ def train(
         settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
         tell = listeners_of(settings, listener, None if folder is None else folder.record)
         threads = stack.enter_context(working_threads(settings))
-        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
-        for line in told_of(encoding, settings.verbose):
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, step)
+        for line in told_of(step, settings.verbose):
             training.listener(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path
@@ -158,8 +168,8 @@ def _stored(
 
     if not (isinstance(X, Collection) or is_collection(X)):
         raise ParameterError(
-            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.from_arrays(X, y), or a"
-            " collection of dask or xarray with its labels"
+            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
+            " Dataset.from_arrays(X, y), or a collection of dask or xarray with its labels"
         )
     return stored(
         X if isinstance(X, Collection) else Collection.of(X, y),

@@ -12,7 +12,7 @@ import click
 
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import Table, plain_table, print_json, tell
-from mllkm_scale.cli.training_run import TrainingRun, open_data, open_weighted, tell_evaluation
+from mllkm_scale.cli.training_run import TrainingRun, open_weighted, tell_evaluation
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -45,10 +45,8 @@ class PathRun(TrainingRun):
         from mllkm_scale.path.report import write_path_page
 
         parse_limits(self.below)  # refused before hours are spent
-        with (
-            open_data(self.data, self.x, self.y, sample_weight=self.sample_weight) as (dataset, held_out),
-            self._validation() as validation,
-        ):
+        self.require_folder()
+        with self.open_data(self.run) as (dataset, held_out), self._validation(dataset) as validation:
             result = self._train_path(dataset, validation, context)
             page = write_path_page(self.run)
             chosen = chosen_of(result.points, self.below)
@@ -91,13 +89,14 @@ class PathRun(TrainingRun):
             )
 
     @contextmanager
-    def _validation(self) -> Iterator[Dataset | float]:
+    def _validation(self, data: Dataset) -> Iterator[Dataset | float]:
         """The rows that errors are measured on, or their share of the data."""
 
         try:
             share = float(self.validation)
         except ValueError:
-            with open_weighted(Path(self.validation), self.x, self.y, self.sample_weight) as dataset:
+            stored = self._like(Path(self.validation), self.run, data)
+            with open_weighted(stored, self.x, self.y, self.sample_weight) as dataset:
                 yield dataset
             return
         if not 0 < share < 1:

@@ -47,7 +47,7 @@ def model_of(
         | {"C": setup.C, "gammas": _plain(params.gammas)}
         | {"class_weight": class_weight_in_words(params.class_weight)},
     )
-    return Model(
+    model = Model(
         family=setup.family,
         classes=setup.classes,
         anchors=active.kernels.anchors,
@@ -58,9 +58,10 @@ def model_of(
         local_coef=local_coef,
         preprocessor=setup.preprocessor,
         certificate=record,
-        feature_names=feature_names,
+        feature_names=feature_names if setup.encoding is None else None,
         calibration=calibration,
     )
+    return model if setup.encoding is None else model.behind(setup.encoding)
 
 
 def _plain(gammas: Any) -> Any:

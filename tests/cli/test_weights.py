@@ -112,3 +112,10 @@ def test_what_cannot_be_used_is_named(
     result = mllkm("train", weighted_h5, "--out", tmp_path / "run", *QUICK, *words)
     assert result.exit_code != 0
     assert said in result.stderr
+
+
+def test_a_table_is_trained_on_with_a_column_of_weights(mllkm: Run, weighted: Path, tmp_path: Path) -> None:
+    result = mllkm("train", weighted, "--out", tmp_path / "run", *QUICK, "--sample-weight", "w")
+    assert result.exit_code == 0, result.stderr
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())["data"]
+    assert (recorded["feature_names"], recorded["weights"]["largest_weight"]) == (["a", "b"], 4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
@@ -20,7 +20,10 @@ LARGEST_EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class CSVLayout:
-    """Separator, columns, positions of label and weight, and the line that the data begins with, counted from 1."""
+    """Separator, columns, positions of label and weight, and the line that the data begins with, counted from 1.
+
+    `picked` are the columns that are features, in their order, where these are not all but these.
+    """
 
     source: Path | str
     delimiter: str
@@ -29,11 +32,25 @@ class CSVLayout:
     label: int | None
     first_line: int
     weight: int | None = None
+    picked: tuple[int, ...] | None = None
 
     @property
     def features(self) -> list[int]:
-        """Columns that are neither the label nor the weight."""
+        """Columns that are features: those that were picked, or all that are neither the label nor the weight."""
+        if self.picked is not None:
+            return list(self.picked)
         return [column for column in range(self.width) if column not in (self.label, self.weight)]
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """What the features are called, if there is a header."""
+        return None if self.names is None else [self.names[column] for column in self.features]
+
+    def taking(self, positions: Sequence[int] | None) -> CSVLayout:
+        """The layout with those features alone that stand at these positions among its own; None for all of them."""
+        if positions is None:
+            return self
+        return replace(self, picked=tuple(self.features[position] for position in positions))
 
     def place(self, line: int, column: int) -> str:
         """How a message calls a cell."""
@@ -77,7 +94,7 @@ def layout_of(
     weight = _position(source, options.sample_weight, first, "weight")
     if weight is not None and weight == label:
         raise DataError(f"{source}: the column of the weights is that of the labels: name the label column, too")
-    require_width(len(first), f"{source}: line {number}", MOST_COLUMNS)
+    require_width(len(first) - (label is not None), f"{source}: line {number}", MOST_COLUMNS)
     header = options.header
     if header is None:
         named = isinstance(options.label_column, str) or isinstance(options.sample_weight, str)
