@@ -36,9 +36,6 @@ class Params:
         "auto",
         "weight of the hinge loss against the norm; 'auto': chosen by held-out rows, or by the number of features",
     )
-    class_weight: ClassWeight = parameter(
-        None, "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum each"
-    )
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = parameter(
@@ -80,6 +77,9 @@ class Params:
     whiten: bool = parameter(False, "give each principal component unit variance")
     multi_class: str = parameter(
         "shared", "kernel weights shared by the classes, or one machine per class", ("shared", "ovr")
+    )
+    class_weight: ClassWeight = parameter(
+        None, "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum each"
     )
     strategy: str = parameter("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
     overlap: str = parameter(

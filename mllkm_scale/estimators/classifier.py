@@ -51,9 +51,6 @@ class MLLKMClassifier(DecidesByModel):
         Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
         given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5. Where rows
         have weights, C_i = C weight_i, and "auto" divides the weights by their mean first.
-    class_weight : dict, "balanced" or None
-        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
-        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -133,6 +130,9 @@ class MLLKMClassifier(DecidesByModel):
     categories, as_number : list of str or int, or None
         Of a table: columns, by name or position, that are categories or numbers whatever their type says. By default
         text and categories are categories, and all else is numbers.
+    class_weight : dict, "balanced" or None
+        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
+        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
 
     Attributes
     ----------
@@ -182,7 +182,6 @@ class MLLKMClassifier(DecidesByModel):
     def __init__(
         self,
         C: float | str = "auto",
-        class_weight: Mapping[Any, float] | str | None = None,
         map: str = "gaussian",
         componentwise: bool = False,
         gammas: str | float | Sequence[float] = "auto",
@@ -216,9 +215,9 @@ class MLLKMClassifier(DecidesByModel):
         warm_up: int = 1024,
         categories: Sequence[str | int] | None = None,
         as_number: Sequence[str | int] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
     ) -> None:
         self.C = C
-        self.class_weight = class_weight
         self.map = map
         self.componentwise = componentwise
         self.gammas = gammas
@@ -252,6 +251,7 @@ class MLLKMClassifier(DecidesByModel):
         self.warm_up = warm_up
         self.categories = categories
         self.as_number = as_number
+        self.class_weight = class_weight
 
     _model: Model | None = None
     _learner: OnlineLearner | None = None
