@@ -34,6 +34,7 @@ __all__ = [
     "scratch_folder",
     "table_options",
     "tell_columns",
+    "weighted_hdf5",
 ]
 
 FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
@@ -126,6 +127,19 @@ def as_hdf5(
         say(f"{data}: {summary.n_rows:,} rows of {summary.n_features:,} columns", err=True)
         tell_columns(summary.columns, err=True)
     return path
+
+
+def weighted_hdf5(
+    data: Path, folder: Path, table: Mapping[str, Any], sample_weight: str | None, progress: str = "auto"
+) -> tuple[Path, str | None]:
+    """As `as_hdf5`, and the name of the data set of the weights, if there are some: of a table they are a column."""
+    from mllkm_scale.data.weights import SAMPLE_WEIGHT
+
+    if sample_weight is None:
+        return as_hdf5(data, folder, table, progress), None
+    column = {"sample_weight": parse_label_column(sample_weight)}
+    stored = as_hdf5(data, folder, {**table, **column}, progress)
+    return stored, sample_weight if stored == data else SAMPLE_WEIGHT
 
 
 def tell_columns(columns: Columns | None, *, err: bool = False) -> None:

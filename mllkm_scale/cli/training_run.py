@@ -19,7 +19,7 @@ from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
-from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, scratch_folder
+from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, scratch_folder, weighted_hdf5
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
@@ -64,6 +64,7 @@ class TrainingRun:
     y: str
     run: Path
     parameters: dict[str, Any]
+    sample_weight: str | None = None
     resume: bool = False
     overwrite: bool = False
     progress: str = "auto"
@@ -100,12 +101,12 @@ class TrainingRun:
         with ExitStack() as stack:
             scratch = self.parameters.get("scratch_dir")
             stored = stack.enter_context(scratch_folder(scratch)) if folder is None else folder
-            data = as_hdf5(self.data, stored, self.table, self.progress)
-            dataset = stack.enter_context(Dataset.open(data, self.x, self.y))
+            data, weight = weighted_hdf5(self.data, stored, self.table, self.sample_weight, self.progress)
+            dataset = stack.enter_context(Dataset.open(data, self.x, self.y, sample_weight=weight))
             if self.test is None:
-                held_out = held_out_of(data)
+                held_out = held_out_of(data, weight)
             else:
-                held_out = Dataset.open(self._like(self.test, stored, dataset), self.x, self.y)
+                held_out = open_weighted(self._like(self.test, stored, dataset), self.x, self.y, weight)
             if held_out is not None:
                 require_test_rows(dataset, stack.enter_context(held_out))
             yield dataset, held_out
@@ -228,28 +229,43 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
         )
 
 
-def held_out_of(data: Path) -> Dataset | None:
+def held_out_of(data: Path, sample_weight: str | None = None) -> Dataset | None:
     """The test set of the same file, if it has one."""
+    if not has_test_sets(data):
+        return None
+    return open_weighted(data, *TEST_SETS, None if sample_weight is None else f"{sample_weight}_test")
+
+
+def open_weighted(data: Path, x: str, y: str, sample_weight: str | None) -> Dataset:
+    """Rows to measure on, with the weights of that name if the file has such."""
     from mllkm_scale.data import Dataset
 
-    return Dataset.open(data, *TEST_SETS) if has_test_sets(data) else None
+    there = sample_weight is not None and _holds(data, (sample_weight,))
+    return Dataset.open(data, x, y, sample_weight=sample_weight if there else None)
 
 
 def has_test_sets(data: Path) -> bool:
     """Whether a file or a zarr group holds rows that are to be tested on."""
+    return _holds(data, TEST_SETS)
+
+
+def _holds(data: Path, names: tuple[str, ...]) -> bool:
+    """Whether a file or a zarr group holds data sets of these names."""
     from mllkm_scale.data.hdf5_source import open_hdf5
 
     if data.is_dir():
-        return all((data / name).is_dir() for name in TEST_SETS)
+        return all((data / name).is_dir() for name in names)
     with open_hdf5(data.absolute()) as file:
-        return ("X_test" in file or "X_test_indptr" in file) and "y_test" in file
+        return all(name in file or f"{name}_indptr" in file for name in names)
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
-        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+        weighted = evaluation.weighted_error
+        told = "" if weighted is None else f", weighted error {100 * weighted:.2f} %"
+        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %{told}")
 
 
 def tell_report(run: Path, progress: str) -> None:

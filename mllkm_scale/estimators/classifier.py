@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -49,7 +49,8 @@ class MLLKMClassifier(DecidesByModel):
     ----------
     C : "auto" or float
         Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
-        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5.
+        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5. Where rows
+        have weights, C_i = C weight_i, and "auto" divides the weights by their mean first.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -129,6 +130,9 @@ class MLLKMClassifier(DecidesByModel):
     categories, as_number : list of str or int, or None
         Of a table: columns, by name or position, that are categories or numbers whatever their type says. By default
         text and categories are categories, and all else is numbers.
+    class_weight : dict, "balanced" or None
+        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
+        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
 
     Attributes
     ----------
@@ -140,7 +144,7 @@ class MLLKMClassifier(DecidesByModel):
     weights_ : array (s,)
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
-        alpha of every training sample; K is 1 for two classes.
+        alpha of every training sample, from 0 to C_i; K is 1 for two classes.
     kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
         f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
         `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
@@ -211,6 +215,7 @@ class MLLKMClassifier(DecidesByModel):
         warm_up: int = 1024,
         categories: Sequence[str | int] | None = None,
         as_number: Sequence[str | int] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
     ) -> None:
         self.C = C
         self.map = map
@@ -246,6 +251,7 @@ class MLLKMClassifier(DecidesByModel):
         self.warm_up = warm_up
         self.categories = categories
         self.as_number = as_number
+        self.class_weight = class_weight
 
     _model: Model | None = None
     _learner: OnlineLearner | None = None
@@ -254,7 +260,9 @@ class MLLKMClassifier(DecidesByModel):
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None, sample_weight: ArrayLike | Any = None
+    ) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
@@ -266,11 +274,14 @@ class MLLKMClassifier(DecidesByModel):
             the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
         y : array (n,) or collection, optional
             Labels; left out for a Dataset.
+        sample_weight : array (n,) or collection, optional
+            Weight of each row in the loss. A row of weight zero is left out; a whole number counts as so many rows.
         """
         collected = is_collection(X)
         told: list[Event] = []
         result = train(
             self._training_collection(X, y) if collected else self._training_data(X, y),
+            sample_weight=sample_weight,
             client=current_client(),
             preset=self.preset,
             held_bytes=SKLEARN_ALONE_BYTES if collected else SKLEARN_BYTES,
@@ -288,7 +299,13 @@ class MLLKMClassifier(DecidesByModel):
             warnings.warn(advice.text, kind, stacklevel=2)
         return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
 
         The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
@@ -301,6 +318,8 @@ class MLLKMClassifier(DecidesByModel):
         y : array (n,)
         classes : array (c,), optional
             All labels that can come; needed in the first call, unless `fit` has seen them.
+        sample_weight : array (n,), optional
+            Weight of each sample in the loss. One of weight zero is predicted, and not learned.
 
         Examples
         --------
@@ -333,7 +352,7 @@ class MLLKMClassifier(DecidesByModel):
         if table:
             rows = self._coded(X, learner)
         with probing_workers(learner, current_client()):
-            learner.learn(rows, labels)
+            learner.learn(rows, labels, sample_weight=sample_weight)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
         self.classes_ = np.asarray(learner.classes)

@@ -80,6 +80,10 @@ class SupportDuals:
     rows: Array
     values: Array  # (len(rows), K)
 
+    def among(self, n_rows: int, kept: Array | None) -> SupportDuals:
+        """As duals of more rows, of which these rows have the numbers `kept`; None for the same rows."""
+        return self if kept is None else SupportDuals(n_rows, kept[self.rows], self.values)
+
     def dense(self) -> Array:
         """All of them."""
         duals = np.zeros((self.n_rows, self.values.shape[1]))
@@ -104,7 +108,7 @@ class TrainResult:
 
     @property
     def duals(self) -> Array:
-        """The duals (n, K), from 0 to C."""
+        """The duals (n, K), from 0 to C_i."""
         return self.support_duals.dense()
 
     def __repr__(self) -> str:
@@ -462,7 +466,7 @@ class Training:
         problem = problem if self.choice is None else replace(problem, C=self.choice.C)
         states = []
         for k, (objective, signs) in enumerate(zip(self.objectives, columns, strict=False)):
-            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1], problem.C))
+            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1]))
             states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
             require_objective(states[-1], objective, problem, signs, self.executor)
         return states

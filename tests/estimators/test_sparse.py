@@ -16,6 +16,7 @@ from sklearn.model_selection import cross_val_score
 from mllkm_scale import MLLKMClassifier, load_model
 from mllkm_scale.cli import cli
 from mllkm_scale.data import Dataset, convert
+from mllkm_scale.data.sparse.reduction import fit_reduction, reduced, reduction_spec
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.export import export_c, export_npz
 from mllkm_scale.model import evaluate
@@ -157,3 +158,14 @@ print(result.model.reduction.kind, result.model.reduction.n_features, peak_bytes
         kind, features, peak = done.stdout.split()
         assert int(peak) < most, done.stdout
         assert (kind, features) == (("svd", "20") if reduction != "auto" else ("random", "256"))
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_weights_of_rows_stay_with_reduced_rows(data, memory):
+    X, y = data[0]
+    weights = np.arange(150) % 2.0
+    rows = Dataset.from_arrays(X, y, sample_weight=weights)
+    reduction = fit_reduction(rows, reduction_spec("svd:5"))
+    with reduced(rows, reduction, in_memory=memory) as made:
+        np.testing.assert_array_equal(made.weights(), weights)
+    np.testing.assert_array_equal(reduction.dataset(rows).weights(), weights)

@@ -36,6 +36,7 @@ LABEL = 60  # characters of a label that are shown
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
+@click.option("--sample-weight", metavar="NAME", help="Data set of the weights of the rows.")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
 @format_option
 @layout_options
@@ -50,6 +51,7 @@ def evaluate(
     data: Path,
     x: str | None,
     y: str | None,
+    sample_weight: str | None,
     by_position: bool,
     n_jobs: int,
     as_json: bool,
@@ -77,7 +79,8 @@ def evaluate(
     with scratch_folder() as folder:
         known = known_of_model(machine, by_position=by_position)
         stored = as_hdf5(data, folder, given_table(context), "quiet", known)
-        with Dataset.open(stored, *_what_to_score(stored, x, y)) as dataset:
+        names = _what_to_score(stored, x, y)
+        with Dataset.open(stored, *names, sample_weight=sample_weight) as dataset:
             columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
             if columns is not None and columns.ignored:
                 click.echo(columns.remark(dataset.name), err=True)
@@ -100,7 +103,9 @@ def _what_to_score(data: Path, x: str | None, y: str | None) -> tuple[str, str]:
 
 
 def _accuracy(evaluation: Evaluation) -> str:
-    return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %"
+    weighted = evaluation.weighted_error
+    told = "" if weighted is None else f", weighted error {100 * weighted:.2f} %"
+    return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %{told}"
 
 
 def _probabilities(evaluation: Evaluation) -> str:

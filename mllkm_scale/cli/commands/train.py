@@ -10,7 +10,7 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
 from mllkm_scale.cli.training_run import TrainingRun
@@ -23,6 +23,7 @@ __all__ = ["train"]
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@sample_weight_option
 @click.option(
     "--test",
     type=click.Path(path_type=Path),
@@ -49,6 +50,7 @@ def train(
     out: Path,
     x: str,
     y: str,
+    sample_weight: str | None,
     test: Path | None,
     image_shape: str | None,
     report: bool | None,
@@ -77,6 +79,7 @@ def train(
       mllkm train train.h5 --out run --test test.h5
       mllkm train digits.h5 --out run --image-shape 28x28
       mllkm train train.h5 --out run --C 10 --gammas 0.01,0.1,1 --n-components 50
+      mllkm train train.h5 --out run --class-weight balanced
       mllkm train train.h5 --out run --anchors kmeans:500 --tol 0.001
       mllkm train train.h5 --out run --resume
       mllkm train train.h5 --out run --workers 4
@@ -92,6 +95,7 @@ def train(
         data=data,
         x=x,
         y=y,
+        sample_weight=sample_weight,
         run=out,
         parameters=given_parameters(context),
         resume=resume,

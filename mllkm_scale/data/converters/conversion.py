@@ -52,7 +52,7 @@ class _Format:
     gzip: bool = True
 
 
-_TABLE = frozenset({"label_column", "categories", "as_number"})
+_TABLE = frozenset({"label_column", "sample_weight", "categories", "as_number"})
 
 FORMATS = {
     "csv": _Format(convert_csv, r"\.csv", _TABLE | {"header"}),
@@ -92,6 +92,7 @@ def convert(
     y: str | os.PathLike[str] | None = None,
     format: str | None = None,
     label_column: str | int | None = LAST_COLUMN,
+    sample_weight: str | int | None = None,
     header: bool | None = None,
     categories: Sequence[str | int] = (),
     as_number: Sequence[str | int] = (),
@@ -122,6 +123,8 @@ def convert(
         By default from the name of the file. CSV, TSV, LIBSVM and IDX files may be packed by gzip.
     label_column : str or int or None
         CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
+    sample_weight : str or int, optional
+        CSV, TSV and Parquet: name or position of the column of the weights, which becomes the data set sample_weight.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
     categories, as_number : sequence of str or int
@@ -168,6 +171,7 @@ def convert(
         x=x,
         y=y,
         label_column=label_column,
+        sample_weight=sample_weight,
         header=header,
         hold_out=hold_out,
         seed=seed,
@@ -278,6 +282,7 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         "x": options.x is not None,
         "y": options.y is not None,
         "label_column": options.label_column != LAST_COLUMN,
+        "sample_weight": options.sample_weight is not None,
         "header": options.header is not None,
         "categories": bool(options.categories),
         "as_number": bool(options.as_number),
@@ -287,8 +292,10 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         if is_given and option not in FORMATS[kind].options:
             known = ", ".join(sorted(FORMATS[kind].options)) or "no options"
             raise ParameterError(f"{option} does not belong to the format {kind}, which knows {known}: leave it out")
-    if isinstance(options.label_column, str) and options.header is False:
-        raise ParameterError(f"label_column={options.label_column!r} needs a header: give its position instead")
+    for name in ("label_column", "sample_weight"):
+        column = getattr(options, name)
+        if isinstance(column, str) and options.header is False:
+            raise ParameterError(f"{name}={column!r} needs a header: give its position instead")
     if isinstance(options.label_column, bool) or not isinstance(options.label_column, str | int | None):
         raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
 

@@ -21,6 +21,7 @@ from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.csv import read_block
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
+from mllkm_scale.data.weights import SAMPLE_WEIGHT
 from mllkm_scale.errors import DataError
 
 __all__ = ["coder_of", "convert_csv", "convert_tsv"]
@@ -99,6 +100,8 @@ def _write_block(
     writer.append("X", coder.code(block.features, block.place))
     if layout.label is not None:
         writer.append_labels("y", _labels(layout, numbers, block.labels(), kind))
+    if layout.weight is not None:
+        writer.append(SAMPLE_WEIGHT, block.weights())
 
 
 def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: str) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from mllkm_scale.data.converters.options import ConvertOptions, Progress, all_co
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
+from mllkm_scale.data.weights import SAMPLE_WEIGHT, require_weights
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_parquet"]
@@ -73,6 +74,18 @@ def _write_block(
     writer.append("X", rows.astype(dtype, copy=False))
     if table.label is not None:
         writer.append_labels("y", _labels(table, block))
+    if table.weight is not None:
+        writer.append(SAMPLE_WEIGHT, _weights(table, block))
+
+
+def _weights(table: ParquetTable, block: ParquetBlock) -> NDArray[Any]:
+    def place(row: int) -> str:
+        return f"{table.source}: row {block.first + row} (0-based), column {table.weight!r}"
+
+    values: NDArray[Any] = block.weight.to_numpy(zero_copy_only=False)  # missing ones are NaN
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{place(0)}, the weight, has type {block.weight.type}: weights are finite numbers from 0")
+    return require_weights(values.astype(np.float64), place)
 
 
 def _labels(table: ParquetTable, block: ParquetBlock) -> NDArray[Any]:

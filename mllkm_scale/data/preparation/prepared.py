@@ -72,14 +72,15 @@ def stored_rows(
         values = np.empty(shape, dtype=dtype)
         for start, block in rows:
             values[start : start + len(block)] = block
-        return Dataset(ArraySource(values, f"prepared {dataset.name}"), dataset.label_source)
+        source = ArraySource(values, f"prepared {dataset.name}")
+        return Dataset(source, dataset.label_source, weights=dataset.weight_source)
 
     folder = Path(tempfile.gettempdir() if scratch_dir is None else scratch_dir).absolute()
     path = new_scratch_file(folder, "prepared", ".h5")
     try:
         require_room(folder, shape[0] * shape[1] * dtype.itemsize, "the transformed data needs")
         _write(path, shape, dtype, rows)
-        ready = Dataset(HDF5Source(path, "X"), dataset.label_source, path=path)
+        ready = Dataset(HDF5Source(path, "X"), dataset.label_source, weights=dataset.weight_source, path=path)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

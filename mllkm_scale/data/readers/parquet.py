@@ -24,18 +24,19 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 @dataclass(frozen=True)
 class ParquetBlock:
-    """Some rows: Arrow arrays of the features and of the label, and the number of the first row."""
+    """Some rows: Arrow arrays of the features, of the label and of the weights, and the number of the first row."""
 
     first: int
     n_rows: int
     features: list[Any]
     label: Any
     place: Place
+    weight: Any = None
 
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """An open Parquet file: names of its features and of its label, and its rows."""
+    """An open Parquet file: names of its features, of its label and of its weights, and its rows."""
 
     source: Path
     names: list[str]
@@ -44,10 +45,11 @@ class ParquetTable:
     n_rows: int
     types: list[Any]
     _file: Any
+    weight: str | None = None
 
     def blocks(self) -> Iterator[ParquetBlock]:
         """All rows, in order, some at a time."""
-        names = self.names + ([] if self.label is None else [self.label])
+        names = self.names + [name for name in (self.label, self.weight) if name is not None]
         done = 0
         for batch in self._file.iter_batches(batch_size=default_chunk_rows(len(self.names)), columns=names):
             yield ParquetBlock(
@@ -56,6 +58,7 @@ class ParquetTable:
                 features=[batch.column(name) for name in self.names],
                 label=None if self.label is None else batch.column(self.label),
                 place=partial(self._place, done),
+                weight=None if self.weight is None else batch.column(self.weight),
             )
             done += batch.num_rows
 
@@ -87,8 +90,11 @@ def _table(file: Any, source: Path, options: ConvertOptions, pick: Pick) -> Parq
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise DataError(f"{source} has two columns of one name: rename one")
-    label = _label_name(source, options.label_column, names)
-    features = [(place, field) for place, field in enumerate(fields) if field.name != label]
+    label = _column_name(source, options.label_column, names, "label")
+    weight = _column_name(source, options.sample_weight, names, "weight")
+    if weight is not None and weight == label:
+        raise DataError(f"{source}: the column of the weights is that of the labels: name the label column, too")
+    features = [(place, field) for place, field in enumerate(fields) if field.name not in (label, weight)]
     if not features:
         raise DataError(f"{source} has no columns of features: give at least one besides the label")
     picked = pick([field.name for _, field in features])
@@ -110,16 +116,18 @@ def _table(file: Any, source: Path, options: ConvertOptions, pick: Pick) -> Parq
         n_rows=file.metadata.num_rows,
         types=[field.type for _, field in features],
         _file=file,
+        weight=weight,
     )
 
 
-def _label_name(source: Path, label: str | int | None, names: list[str]) -> str | None:
-    if label is None:
+def _column_name(source: Path, column: str | int | None, names: list[str], what: str) -> str | None:
+    """The name of the column of the label or of the weight."""
+    if column is None:
         return None
-    if isinstance(label, str):
-        if label not in names:
-            raise DataError(f"{source} has no column {label!r}: it has {', '.join(names[:20])}; name the label")
-        return label
-    if not -len(names) <= label < len(names):
-        raise DataError(f"{source}: there is no column {label} among {len(names)}: count from 0, or -1 for the last")
-    return names[label]
+    if isinstance(column, str):
+        if column not in names:
+            raise DataError(f"{source} has no column {column!r}: it has {', '.join(names[:20])}; name the {what}")
+        return column
+    if not -len(names) <= column < len(names):
+        raise DataError(f"{source}: there is no column {column} among {len(names)}: count from 0, or -1 for the last")
+    return names[column]
