@@ -28,6 +28,7 @@ from mllkm_scale.run.folder import MODEL, RunFolder
 from mllkm_scale.run.progress.listeners import choose_listener
 
 if TYPE_CHECKING:
+    from mllkm_scale.base.location import Location
     from mllkm_scale.cluster import Client
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Evaluation
@@ -56,7 +57,7 @@ TEST_SETS = ("X_test", "y_test")
 class TrainingRun:
     """What to train on, how, where, and where it is kept; `parameters` are those of `resolve`."""
 
-    data: Path
+    data: Location
     x: str
     y: str
     run: Path
@@ -66,7 +67,7 @@ class TrainingRun:
     progress: str = "auto"
     cluster: ClusterSpec | None = None
     performance_report: Path | None = None
-    test: Path | None = None
+    test: Location | None = None
     image_shape: str | None = None
     report: bool | None = None
 
@@ -195,7 +196,7 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
 
 
 @contextmanager
-def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
+def open_data(data: Location, x: str, y: str, test: Location | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
     """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
     from mllkm_scale.data import Dataset
     from mllkm_scale.report.finalize import require_test_rows
@@ -208,21 +209,30 @@ def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[
         yield dataset, held_out
 
 
-def held_out_of(data: Path) -> Dataset | None:
+def held_out_of(data: Location) -> Dataset | None:
     """The test set of the same file, if it has one."""
     from mllkm_scale.data import Dataset
 
     return Dataset.open(data, *TEST_SETS) if has_test_sets(data) else None
 
 
-def has_test_sets(data: Path) -> bool:
+def has_test_sets(data: Location) -> bool:
     """Whether a file or a zarr group holds rows that are to be tested on."""
+    from mllkm_scale.base.location import is_parquet
     from mllkm_scale.data.hdf5_source import open_hdf5
 
-    if data.is_dir():
+    if is_parquet(data):
+        return False
+    if isinstance(data, Path) and not data.is_dir():
+        with open_hdf5(data.absolute()) as file:
+            return all(name in file for name in TEST_SETS)
+    if isinstance(data, Path):
         return all((data / name).is_dir() for name in TEST_SETS)
-    with open_hdf5(data.absolute()) as file:
-        return all(name in file for name in TEST_SETS)
+    from mllkm_scale.data.zarr_source import open_group
+
+    with data.opening():
+        group = open_group(data)
+        return all(name in group for name in TEST_SETS)
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows of a zarr array in a directory store.
+"""Rows of a zarr array in a directory store, or in one that fsspec opens by a URL.
 
 A chunk that is missing on disk reads as the fill value, as zarr defines it: zarr does not store chunks that
 hold nothing else.
@@ -6,17 +6,17 @@ hold nothing else.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from mllkm_scale.base.location import URL, Location
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError
 
-__all__ = ["ZarrSource"]
+__all__ = ["ZarrSource", "open_group"]
 
 # zarr reads this many chunks at once, and holds each twice.
 CONCURRENT_CHUNKS = 10
@@ -26,7 +26,7 @@ _ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError)
 class ZarrSource:
     """Rows of one array of a zarr group."""
 
-    def __init__(self, path: Path, dataset: str) -> None:
+    def __init__(self, path: Location, dataset: str) -> None:
         self.path = path
         self.dataset = dataset
         self.name = f"{path.name}:{dataset}"
@@ -48,7 +48,11 @@ class ZarrSource:
                 raise DataError(f"{self.name} has changed since it was opened: open it again")
             self._array = array
         try:
-            values = np.asarray(self._array[start:stop])
+            if isinstance(self.path, URL):
+                with self.path.opening():
+                    values = np.asarray(self._array[start:stop])
+            else:
+                values = np.asarray(self._array[start:stop])
         except _ERRORS as error:
             raise DataError(
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the store is"
@@ -64,9 +68,17 @@ class ZarrSource:
         return self.__dict__ | {"_array": None}
 
 
-def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
+def open_group(location: Location) -> zarr.Group:
+    """The group at a path, or at a URL."""
+    if not isinstance(location, URL):
+        return _open_group(location, str(location))
+    with location.opening():
+        return _open_group(location, zarr.storage.FsspecStore.from_url(location.text, read_only=True))
+
+
+def _open_group(path: Location, store: Any) -> zarr.Group:
     try:
-        group = zarr.open_group(str(path), mode="r")
+        return zarr.open_group(store, mode="r")
     except zarr.errors.ContainsArrayError:
         raise DataError(
             f"{path} is a zarr array, not a group: open {path.parent} with the data set {path.name!r}"
@@ -75,6 +87,10 @@ def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
         raise DataError(
             f"{path} is a folder but no zarr group ({one_line(error)}): give an HDF5 file or a zarr group"
         ) from error
+
+
+def _open_array(path: Location, dataset: str) -> zarr.Array[Any]:
+    group = open_group(path)
     try:
         node = group[dataset] if dataset.strip("/") else group
     except _ERRORS:

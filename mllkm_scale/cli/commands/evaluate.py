@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
+from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ LABEL = 60  # characters of a label that are shown
 
 @click.command(short_help="Test a model on labelled data.")
 @wants_model
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")

@@ -12,6 +12,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
+from mllkm_scale.cli.parsers import DATA
 
 if TYPE_CHECKING:
     from mllkm_scale.plan.training import Plan
@@ -20,7 +21,7 @@ __all__ = ["plan"]
 
 
 @click.command(short_help="Print what a training would hold in memory.")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @json_option

@@ -12,19 +12,20 @@ from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.training_run import TrainingRun
 
 __all__ = ["train"]
 
 
 @click.command(short_help="Train a model within a memory budget.")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option(
     "--test",
-    type=click.Path(path_type=Path),
+    type=DATA,
     metavar="FILE",
     help="Labelled rows to test the model on at the end, an HDF5 file or zarr group with the same data sets"
     " (default: X_test and y_test of DATA, if it has them).",
@@ -56,6 +57,9 @@ def train(
     **options: Any,
 ) -> None:
     """Train on the data sets X and y of DATA, an HDF5 file or zarr group; the model is RUN/model.mllkm.
+
+    DATA may also be Parquet, of which --y names the column of the labels and all others are features. zarr and Parquet
+    may be a URL that fsspec opens, such as s3://bucket/train.zarr.
 
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
     --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same

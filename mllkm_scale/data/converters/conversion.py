@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from mllkm_scale.base.location import URL, Location, as_location
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
 from mllkm_scale.data.converters.hold_out import HoldOutWriter
 from mllkm_scale.data.converters.idx import convert_idx
@@ -23,9 +25,9 @@ from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, Columns
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["FORMATS", "ConvertSummary", "convert", "require_readable"]
+__all__ = ["FORMATS", "ConvertSummary", "convert", "require_parquet", "require_readable"]
 
-Converter = Callable[[Path, HDF5Writer, ConvertOptions, Progress], None]
+Converter = Callable[[Any, HDF5Writer, ConvertOptions, Progress], None]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ConvertSummary:
     those of a table that has more than numbers, or missing values, and None otherwise.
     """
 
-    source: Path
+    source: Location
     target: Path
     format: str
     arrays: dict[str, tuple[tuple[int, ...], str]]
@@ -71,7 +73,7 @@ class ConvertSummary:
 
 
 def convert(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | URL,
     target: str | os.PathLike[str],
     *,
     x: str | None = None,
@@ -98,7 +100,7 @@ def convert(
     Parameters
     ----------
     source, target : path
-        The target ends with .h5 or .hdf5.
+        The target ends with .h5 or .hdf5. Parquet may be a folder of files, or a URL that fsspec opens.
     x : str, optional
         NPZ: the array that becomes X. All other arrays keep their names.
     y : str or path, optional
@@ -143,7 +145,7 @@ def convert(
     >>> summary.arrays
     {'X': ((2, 2), 'float64'), 'feature_names': ((2,), 'text'), 'y': ((2,), 'text')}
     """
-    origin, goal = Path(source), Path(target).absolute()
+    origin, goal = as_location(source), Path(target).absolute()
     kind = _format_of(origin) if format is None else format
     if kind not in FORMATS:
         raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
@@ -160,7 +162,10 @@ def convert(
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
-    require_readable(origin, kind)
+    if kind == "parquet":
+        require_parquet(origin)
+    else:
+        require_readable(origin, kind)
     if options.y is not None and kind != "npz":
         require_readable(Path(options.y), kind)
     with _writer(goal, kind, options, overwrite) as writer:
@@ -169,7 +174,7 @@ def convert(
         except OSError as error:
             raise DataError(f"{origin} cannot be read ({one_line(error)}): copy it again") from error
         if isinstance(writer, HoldOutWriter):
-            writer.require_held_out(origin)
+            writer.require_held_out(Path(str(origin)))
         arrays = writer.arrays
         _require_usable(origin, options, arrays)
     shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
@@ -190,7 +195,7 @@ def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> 
     return HoldOutWriter(goal, options.hold_out, options.seed, overwrite=overwrite)
 
 
-def _format_of(source: Path) -> str:
+def _format_of(source: Location) -> str:
     name = source.name.lower().removesuffix(".gz")
     for kind, known in FORMATS.items():
         if re.search(f"({known.pattern})$", name):
@@ -217,8 +222,16 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
 
 
-def require_readable(source: Path, kind: str) -> None:
-    """Refuse a file that is missing, empty, or packed though files of its format cannot be."""
+def require_parquet(source: Location) -> None:
+    """Refuse Parquet that is missing; it may be a file, a folder, or a URL."""
+    if isinstance(source, Path) and not source.is_dir():
+        require_readable(source, "parquet")
+
+
+def require_readable(source: Location, kind: str) -> Path:
+    """The path of a file; refused if it is missing, empty, or packed though files of its format cannot be."""
+    if isinstance(source, URL):
+        raise DataError(f"{source} is {kind}, which is not read by URL: copy it first, or give zarr or Parquet")
     if not source.is_file():
         problem = "is not a file" if source.exists() else "does not exist"
         raise DataError(f"{source} {problem}: check the path")
@@ -230,9 +243,10 @@ def require_readable(source: Path, kind: str) -> None:
         raise DataError(f"{source} cannot be read ({one_line(error)}): change its permissions") from error
     if packed and not FORMATS[kind].gzip:
         raise DataError(f"{source} is packed by gzip, which {kind} files cannot be: unpack it first with gunzip")
+    return source
 
 
-def _require_usable(source: Path, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]) -> None:
+def _require_usable(source: Location, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]) -> None:
     if not arrays:
         raise DataError(f"{source} holds no rows: give at least one")
     if "X" not in arrays:
