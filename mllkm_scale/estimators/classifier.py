@@ -135,8 +135,11 @@ class MLLKMClassifier(DecidesByModel):
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
         alpha of every training sample; K is 1 for two classes.
-    coef_, local_coef_ : arrays (K, s, d) and (K, s)
-        f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
+        f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
+        `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
+    feature_importances_ : array (n_features,)
+        How much each feature moves the scores; they sum to one. See `Model.feature_importances`.
     C_, local_bias_ : float
         The values used where a parameter is "auto".
     primal_, dual_, gap_ : float
@@ -346,7 +349,7 @@ class MLLKMClassifier(DecidesByModel):
     gammas_ = OfModel(lambda model: model.gammas)
     weights_ = OfModel(lambda model: model.weights)
     kernel_scale_ = OfModel(lambda model: model.kernel_scale)
-    coef_ = OfModel(lambda model: model.coef)
+    kernel_coef_ = OfModel(lambda model: model.coef)
     local_coef_ = OfModel(lambda model: model.local_coef)
     primal_ = OfModel(lambda model: model.certificate.primal)
     dual_ = OfModel(lambda model: model.certificate.dual)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Round
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import Collection, is_collection
@@ -19,6 +22,7 @@ from mllkm_scale.data.parts import TableOptions
 from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
+from mllkm_scale.model.explanation import Explanation
 from mllkm_scale.model.model import Model
 
 __all__ = ["SKLEARN_ALONE_BYTES", "SKLEARN_BYTES", "DecidesByModel", "OfModel"]
@@ -50,6 +54,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
 
     gap_ = OfModel(lambda model: model.certificate.gap)
     C_ = OfModel(lambda model: model.certificate.params["C"])
+    feature_importances_ = OfModel(lambda model: model.feature_importances)
 
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more.
@@ -86,6 +91,72 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if is_collection(X):
             return self._of_collection(X).predict_log_proba(X)
         return self.model_.require_calibration().log_probabilities(self.decision_function(X))
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Model.explain`."""
+        check_is_fitted(self)
+        return self.model_.explain(x)
+
+    def report(
+        self,
+        out: str | os.PathLike[str],
+        X: ArrayLike | Dataset | None = None,
+        y: ArrayLike | None = None,
+        *,
+        image_shape: str | Sequence[int] | None = None,
+        all_shapes: bool = False,
+    ) -> Path:
+        """Write the report of the fitted machine: one HTML file that includes its pictures.
+
+        Parameters
+        ----------
+        out : path
+            The file.
+        X, y : test rows and their labels, or a Dataset, optional
+            What the machine is measured on: confusion matrix, curves, calibration, and a few rows explained.
+        image_shape : text or sequence of int, optional
+            "28x28" or (28, 28) if a row is an image.
+        all_shapes : bool
+            Draw the shape functions of all features of a component-wise machine.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> machine = MLLKMClassifier(n_jobs=1).fit(X[::2], y[::2])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = machine.report(f"{folder}/page.html", X[1::2], y[1::2]).read_text()
+        >>> "On the test rows" in page
+        True
+        """
+        from mllkm_scale.report.page import write_model_report
+
+        check_is_fitted(self)
+        plan = getattr(self, "plan_", None)
+        peak_bytes = getattr(self, "peak_bytes_", None)
+        return write_model_report(
+            self.model_,
+            out,
+            test=self._test_data(X, y),
+            rounds=[Round(**vars) for vars in getattr(self, "history_", [])],
+            record={"result": {"status": self.model_.certificate.status, "peak_bytes": peak_bytes}},
+            plan=None if plan is None else plan.as_dict(),
+            image_shape=image_shape,
+            all_shapes=all_shapes,
+            n_jobs=self._threads(),
+        )
+
+    def _test_data(self, X: ArrayLike | Dataset | None, y: ArrayLike | None) -> Dataset | None:
+        if X is None or isinstance(X, Dataset):
+            return X
+        if y is None:
+            raise ParameterError("y=None: give a label for each row of X, or leave X out")
+        if self.model_.encoding is not None:
+            table = X if is_frame(X) else values_table(np.asarray(X, dtype=object))
+            return table_dataset(table, y, **self._table_options())
+        return Dataset.from_arrays(self._rows(X), np.asarray(y))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -16,6 +16,7 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
@@ -23,7 +24,8 @@ __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "s
 KIND = "mllkm-model"
 VERSION = 3
 """The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; version 3 has
-names of features, a calibration, or the encoding of a table. A model is written as the oldest version that can hold it.
+names of features, a calibration, the encoding of a table, or a profile of the training rows. A model is written as the
+oldest version that can hold it.
 """
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
@@ -79,6 +81,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             feature_names=header.get("feature_names"),
             encoding=Encoding.from_arrays(arrays) if any(name in arrays for name in ENCODING_ARRAYS) else None,
             calibration=Calibration.from_dict(header.get("calibration")),
+            profile=Profile.from_arrays(arrays),
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -94,13 +97,16 @@ def model_checksum(model: Model) -> str:
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
-    """Every array of a model by name, those of its preprocessor and encoding too."""
+    """Every array of a model by name, those of its preprocessor, encoding and profile too."""
     own = {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
-    return own if model.encoding is None else own | model.encoding.to_arrays()
+    for part in (model.encoding, model.profile):
+        own |= {} if part is None else part.to_arrays()
+    return own
 
 
 def _version(model: Model) -> int:
-    if model.feature_names is not None or model.calibration is not None or model.encoding is not None:
+    newer = (model.feature_names, model.calibration, model.encoding, model.profile)
+    if any(part is not None for part in newer):
         return VERSION
     return 1 if model.preprocessor.is_plain else 2
 

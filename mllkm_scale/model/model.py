@@ -9,7 +9,7 @@ of which the largest decides. Component-wise models are evaluated by tables wher
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,10 +29,12 @@ from mllkm_scale.model.inference.decision import decide, global_predictors
 from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
 from mllkm_scale.model.names import match_dataset, unique_names
 from mllkm_scale.model.parts import ModelParts
+from mllkm_scale.model.profile import importances
 from mllkm_scale.model.tables.form import Form, additive_form
 from mllkm_scale.model.tables.shapes import shape_values
 
 if TYPE_CHECKING:
+    from mllkm_scale.model.explanation import Explanation
     from mllkm_scale.model.inference.direct import DirectModel
     from mllkm_scale.model.serving.server import Server
 
@@ -64,6 +66,8 @@ class Model(ModelParts):
         How scores become probabilities.
     encoding : Encoding, optional
         What makes features of the rows of a table; None where rows are numbers.
+    profile : Profile, optional
+        Where the training rows lie, and how much each feature moves the scores there.
 
     Examples
     --------
@@ -136,6 +140,54 @@ class Model(ModelParts):
         from mllkm_scale.model.serving.server import Server
 
         return Server(self)
+
+    @cached_property
+    def feature_importances(self) -> Array:
+        """How much each feature, or column of a table, moves the scores: (n_features_in,), summing to one.
+
+        The importance of a feature is the mean over training rows of the size of the gradient of the scores along it,
+        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns that are made of one
+        feature move together, and features that are made of one column of a table are added up. Zero throughout if no
+        feature moves the scores. A model without a profile, of a stream or of version 0.1.0, takes its anchors for the
+        rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> found = MLLKMClassifier(n_jobs=1).fit(X, y).model_.feature_importances
+        >>> round(float(found.sum()), 9), bool(found[2:].sum() > found[:2].sum())
+        (1.0, True)
+        """
+        machine = self.machine
+        found = importances(machine, machine.anchors) if machine.profile is None else machine.profile.importances
+        if self.encoding is None:
+            return found
+        columns = np.repeat(np.arange(self.encoding.n_columns), self.encoding.widths)
+        return np.bincount(columns, found, minlength=self.encoding.n_columns)
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Explanation`.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features_in,), mapping, pandas Series, or table of one row
+            As `Server.scores` takes it.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MLLKMClassifier(n_jobs=1).fit(X, y).model_
+        >>> found = model.explain(X[0])
+        >>> bool(np.allclose(found.kernels.sum(axis=1), model.decision_function(X[:1])[0]))
+        True
+        """
+        from mllkm_scale.model.explanation import explain_row
+
+        return explain_row(self, x)
 
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
         """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.

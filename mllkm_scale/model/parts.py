@@ -18,6 +18,7 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.calibration import ISOTONIC, Calibration
 from mllkm_scale.model.describe_text import one_line
 from mllkm_scale.model.names import Features, as_feature_names
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["ModelParts"]
@@ -40,6 +41,7 @@ class ModelParts:
     feature_names: tuple[str, ...] | None = None
     calibration: Calibration | None = None
     encoding: Encoding | None = None
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _class_labels(self.classes))
@@ -117,6 +119,8 @@ class ModelParts:
             raise ParameterError("an isotonic calibration is for two classes: calibrate anew")
         if not 0 <= family.local_bias < np.inf:
             raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
+        if self.profile is not None:
+            self.profile.require_sizes(self.preprocessor.n_features_out, self.preprocessor.n_features_in)
         if self.encoding is not None and self.encoding.n_features != self.preprocessor.n_features_in:
             raise ParameterError(
                 f"the encoding makes {self.encoding.n_features} features, but the preprocessor takes"

@@ -37,6 +37,7 @@ from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes
+from mllkm_scale.run.choice import learned_near_margin
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.listeners import broadcast
@@ -218,7 +219,8 @@ class PathTraining:
             return problem
         training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
         training.executor = self.executor
-        C = training.choose(problem, dataset).C
+        near = learned_near_margin(problem, self.plan, self.executor)
+        C = training.choose(problem, dataset, near.within).C
         self.params = replace(self.params, C=C)
         return replace(problem, C=C)
 

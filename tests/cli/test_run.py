@@ -202,6 +202,6 @@ def test_the_template_runs_on_a_csv_file_to_the_same_bits_with_and_without_worke
     events = [json.loads(line) for line in result.stdout.splitlines()]
     cluster = next(event for event in events if event["event"] == "cluster")
     assert cluster["kind"] == "local"
-    assert cluster["description"].startswith("1 worker, 1 thread, tcp://127.0.0.1:")
+    assert cluster["description"].startswith("1 worker, 1 thread, tls://127.0.0.1:")
     assert events[-1]["status"] in ("converged", "learned")  # as held-out rows decide
     assert model.read_bytes() == alone

@@ -172,4 +172,5 @@ def test_the_first_deformed_copy_is_that_of_the_catalogue(
     monkeypatch.setenv("MLLKM_DATA", os.environ.get("MLLKM_DATA") or str(Path(__file__).parents[3] / "shared" / "data"))
     made = generate("mnist8m", tmp_path, rows=120_000)
     assert generate("mnist8m", tmp_path, rows=120_000).n_rows == made.n_rows
-    assert len(MNIST8M.copies) == 135 and MNIST8M.copy_rows == 60_000
+    assert len(MNIST8M.copies) == 135
+    assert MNIST8M.copy_rows == 60_000
