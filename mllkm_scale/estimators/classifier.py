@@ -301,6 +301,7 @@ class MLLKMClassifier(DecidesByModel):
         (True, True)
         """
         learner = self._learner
+        self._refuse_collection(X)
         rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
         check_classification_targets(labels)
         if learner is None:

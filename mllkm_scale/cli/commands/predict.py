@@ -81,8 +81,9 @@ def predict(
 ) -> None:
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
-    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes. zarr
-    and Parquet may be a URL that fsspec opens, such as s3://bucket/new.zarr.
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
+    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/new.zarr.
+
     The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
     workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
