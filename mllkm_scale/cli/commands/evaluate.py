@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
+from mllkm_scale.cli.output import Table, jobs_option, json_option, open_model, print_json, tell, wants_model
 from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.printable import printable
 
@@ -49,9 +49,8 @@ def evaluate(
     """
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import evaluate as evaluate_model
-    from mllkm_scale.model import load_model
 
-    machine = load_model(model_path(model))
+    machine = open_model(model)
     samples, labels = _what_to_score(data, x, y)
     with Dataset.open(data, samples, labels) as dataset:
         columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)

@@ -12,7 +12,7 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option, say
-from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, model_path, overwrite_option, wants_model
+from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, open_model, overwrite_option, wants_model
 from mllkm_scale.cli.parsers import DATA, parse_label_column
 from mllkm_scale.printable import printable
 
@@ -103,11 +103,10 @@ def predict(
       mllkm predict run new.h5 --out predictions.h5 --workers 4
       tail -n +2 -f log.csv | mllkm predict run - --out - --no-header
     """
-    from mllkm_scale.model import load_model
     from mllkm_scale.prediction import predict_file
 
     spec = cluster_spec(context)
-    machine = load_model(model_path(model))
+    machine = open_model(model)
     piped = PIPE in (str(data), str(out))  # no bar between lines that come and go
     with _client(spec, context) as client, nullcontext() if piped else bar(f"predicting {data.name}") as progress:
         summary = predict_file(
