@@ -13,8 +13,8 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import n_threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import Collection, is_collection
+from mllkm_scale.data.first_step import told_of, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
-from mllkm_scale.data.tables.fitting import told_of, training_rows
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import BASE_BYTES, Plan, make_plan
@@ -104,7 +104,16 @@ def train(
             dataset = stack.enter_context(_stored(dataset, y, settings, client, parent, room_bytes, should_stop))
         elif y is not None:
             raise ParameterError("y is for the rows of a collection of dask or xarray: a Dataset brings its labels")
-        dataset, test, encoding = training_rows(dataset, test, settings.budget_bytes, settings.random_state or 0)
+        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
+        dataset, test, step = training_rows(
+            dataset,
+            test,
+            settings.budget_bytes,
+            stack,
+            reduction=settings.reduction,
+            seed=settings.random_state or 0,
+            scratch_dir=None if scratch is None else Path(scratch),
+        )
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -116,8 +125,8 @@ def train(
         settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
         tell = listeners_of(settings, listener, None if folder is None else folder.record)
         threads = stack.enter_context(working_threads(settings))
-        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
-        for line in told_of(encoding, settings.verbose):
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, step)
+        for line in told_of(step, settings.verbose):
             training.listener(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path
@@ -145,8 +154,8 @@ def _stored(
 
     if not (isinstance(X, Collection) or is_collection(X)):
         raise ParameterError(
-            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.from_arrays(X, y), or a"
-            " collection of dask or xarray with its labels"
+            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
+            " Dataset.from_arrays(X, y), or a collection of dask or xarray with its labels"
         )
     return stored(
         X if isinstance(X, Collection) else Collection.of(X, y),

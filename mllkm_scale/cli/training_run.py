@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
+from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, labels_in, scratch_folder
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
@@ -43,7 +44,6 @@ __all__ = [
     "has_test_sets",
     "held_out_of",
     "holds_training",
-    "open_data",
     "require_folder",
     "tell_evaluation",
     "tell_report",
@@ -55,7 +55,10 @@ TEST_SETS = ("X_test", "y_test")
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What to train on, how, where, and where it is kept; `parameters` are those of `resolve`."""
+    """What to train on, how, where, and where it is kept.
+
+    `parameters` are those of `resolve`, and `table` the options of `convert` for files that are neither HDF5 nor zarr.
+    """
 
     data: Location
     x: str
@@ -70,16 +73,49 @@ class TrainingRun:
     test: Location | None = None
     image_shape: str | None = None
     report: bool | None = None
+    table: Mapping[str, Any] = field(default_factory=dict)
 
     def execute(self, context: click.Context) -> None:
         """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
-        with open_data(self.data, self.x, self.y, self.test) as (dataset, held_out):
+        from mllkm_scale.data.converters.conversion import must_be_converted
+
+        if must_be_converted(self.data, self.table.get("format")):
+            self.require_folder()
+        with self.open_data(self.run) as (dataset, held_out):
             result = self._train(dataset, held_out, context)
             if self.progress != "json":
                 say(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
             if held_out is not None and result.evaluation is not None:
                 tell_evaluation(result.evaluation, held_out.name, self.progress)
             tell_report(self.run, self.progress)
+
+    @contextmanager
+    def open_data(self, folder: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
+        """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such.
+
+        Files of other formats are converted into a folder, by default one that is removed at the end.
+        """
+        from mllkm_scale.data import Dataset
+        from mllkm_scale.report.finalize import require_test_rows
+
+        with ExitStack() as stack:
+            scratch = self.parameters.get("scratch_dir")
+            stored = stack.enter_context(scratch_folder(scratch)) if folder is None else folder
+            data = as_hdf5(self.data, stored, self.table, self.progress)
+            labels = labels_in(data, self.y, self.table)
+            dataset = stack.enter_context(Dataset.open(data, self.x, labels))
+            if self.test is None:
+                held_out = held_out_of(data)
+            else:
+                test = self._like(self.test, stored, dataset)
+                held_out = Dataset.open(test, self.x, labels_in(test, self.y, self.table))
+            if held_out is not None:
+                require_test_rows(dataset, stack.enter_context(held_out))
+            yield dataset, held_out
+
+    def _like(self, data: Location, folder: Path, dataset: Dataset) -> Location:
+        """A file with rows like those of the data set as HDF5."""
+        return as_hdf5(data, folder / "test", self.table, self.progress, known_of_dataset(dataset))
 
     @property
     def uses_cluster(self) -> bool:
@@ -195,20 +231,6 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
         )
 
 
-@contextmanager
-def open_data(data: Location, x: str, y: str, test: Location | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
-    """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
-    from mllkm_scale.data import Dataset
-    from mllkm_scale.report.finalize import require_test_rows
-
-    with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset.open(data, x, y))
-        held_out = held_out_of(data) if test is None else Dataset.open(test, x, y)
-        if held_out is not None:
-            require_test_rows(dataset, stack.enter_context(held_out))
-        yield dataset, held_out
-
-
 def held_out_of(data: Location) -> Dataset | None:
     """The test set of the same file, if it has one."""
     from mllkm_scale.data import Dataset
@@ -225,7 +247,7 @@ def has_test_sets(data: Location) -> bool:
         return False
     if isinstance(data, Path) and not data.is_dir():
         with open_hdf5(data.absolute()) as file:
-            return all(name in file for name in TEST_SETS)
+            return ("X_test" in file or "X_test_indptr" in file) and "y_test" in file
     if isinstance(data, Path):
         return all((data / name).is_dir() for name in TEST_SETS)
     from mllkm_scale.data.zarr_source import open_group

@@ -22,7 +22,7 @@ __all__ = ["ParquetLabels", "ParquetRows", "parquet_sources"]
 _KEPT = 2  # row groups: the one that rows are read of, and the one before it, of which other threads may still read
 
 
-def parquet_sources(source: Location, label: str | None) -> tuple[ParquetRows, ParquetLabels | None]:
+def parquet_sources(source: Location, label: str | int | None) -> tuple[ParquetRows, ParquetLabels | None]:
     """All columns but that of the labels, and the labels. Columns are read once, to find out what they hold."""
     table = open_parquet(source, ConvertOptions(label_column=label))
     require_width(len(table.names), str(source), MOST_COLUMNS)
@@ -36,7 +36,7 @@ def parquet_sources(source: Location, label: str | None) -> tuple[ParquetRows, P
             coder.restart()
     dtype = plain_dtype(table) if coder.is_plain else np.dtype(np.float64)
     rows = ParquetRows(table, dtype, None if coder.is_plain else coder.columns())
-    return rows, None if label is None else ParquetLabels(table, label)
+    return rows, None if table.label is None else ParquetLabels(table, table.label)
 
 
 class _RowGroups:

@@ -6,6 +6,7 @@ hold nothing else.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.location import URL, Location
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
-from mllkm_scale.errors import DataError
+from mllkm_scale.errors import DataError, MLLKMError
 
 __all__ = ["ZarrSource", "open_group"]
 
 # zarr reads this many chunks at once, and holds each twice.
 CONCURRENT_CHUNKS = 10
-_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+METADATA = ("zarr.json", ".zarray", ".zgroup")
 
 
 class ZarrSource:
@@ -36,7 +37,7 @@ class ZarrSource:
         require_plain_dtype(stored, self.name)
         self.dtype: np.dtype[Any] = np.dtype(np.str_) if stored.kind in "UST" else stored
         chunk_shape = self._array.shards or self._array.chunks
-        chunk_bytes = int(np.prod(chunk_shape, dtype=np.int64)) * stored.itemsize
+        chunk_bytes = math.prod(chunk_shape) * stored.itemsize
         self.item_bytes = stored.itemsize
         self.buffer_bytes = 2 * CONCURRENT_CHUNKS * chunk_bytes
 
@@ -53,7 +54,9 @@ class ZarrSource:
                     values = np.asarray(self._array[start:stop])
             else:
                 values = np.asarray(self._array[start:stop])
-        except _ERRORS as error:
+        except MLLKMError:
+            raise
+        except Exception as error:
             raise DataError(
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the store is"
                 " damaged; copy or make it again"
@@ -83,7 +86,7 @@ def _open_group(path: Location, store: Any) -> zarr.Group:
         raise DataError(
             f"{path} is a zarr array, not a group: open {path.parent} with the data set {path.name!r}"
         ) from None
-    except _ERRORS as error:
+    except Exception as error:  # of whatever kind: metadata may hold any JSON
         raise DataError(
             f"{path} is a folder but no zarr group ({one_line(error)}): give an HDF5 file or a zarr group"
         ) from error
@@ -91,11 +94,29 @@ def _open_group(path: Location, store: Any) -> zarr.Group:
 
 def _open_array(path: Location, dataset: str) -> zarr.Array[Any]:
     group = open_group(path)
-    try:
-        node = group[dataset] if dataset.strip("/") else group
-    except _ERRORS:
-        node = group
+    parts = [part for part in dataset.split("/") if part]
+    node: zarr.Array[Any] | zarr.Group = group
+    if ".." not in parts and _is_there(path, group, parts):
+        try:
+            node = group["/".join(parts)] if parts else group
+        except Exception as error:
+            raise DataError(
+                f"{path.name}:{dataset} cannot be read ({one_line(error)}): its metadata are damaged; copy it again"
+            ) from error
     if not isinstance(node, zarr.Array):
-        listing = ", ".join(sorted(key for key, _ in group.arrays())) or "no arrays"
-        raise DataError(f"{path} has no array {dataset!r}: it has {listing}; name the one to use")
+        raise DataError(f"{path} has no array {dataset!r}: it has {_listing(group)}; name the one to use")
     return node
+
+
+def _is_there(path: Location, group: zarr.Group, parts: list[str]) -> bool:
+    """Whether a group has a node, whatever its metadata are."""
+    if isinstance(path, URL):
+        return not parts or "/".join(parts) in group
+    return any((path.joinpath(*parts) / name).is_file() for name in METADATA)
+
+
+def _listing(group: zarr.Group) -> str:
+    try:
+        return ", ".join(sorted(key for key, _ in group.arrays())) or "no arrays"
+    except Exception:  # of the metadata of another array
+        return "some that cannot be read"

@@ -58,6 +58,7 @@ class Sizes:
     n_signs: int = 1  # columns of signs for which they are learned
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
+    held_bytes: int = 0  # of rows that were reduced, and of what reduces them
     n_tried: int = 0  # rows on which a setting is trained that competes with others
     as_learned: bool = False  # whether it is sure that MKL does not weigh the learned kernels
 
@@ -119,6 +120,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
         n_columns=p,
         sketched=scaling in QUANTILE_SCALINGS,
+        held_bytes=dataset.held_bytes,
     )
     settled = params.finish == "none" or (params.finish == "auto" and params.local_bias != 0)
     dear = params.finish == "none" or sizes.mkl_flops > DEAR_FLOPS

@@ -181,8 +181,10 @@ def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
     """What is held from the beginning to the end, whatever is solved."""
     n = sizes.n_rows
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    held = [("reduction of the columns", sizes.held_bytes, "its matrix, and the rows if they are in memory")]
     return [
         ("interpreter and libraries", base_bytes, "measured"),
+        *(held if sizes.held_bytes else []),
         ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
         _samples(sizes),
         (

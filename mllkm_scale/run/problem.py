@@ -46,7 +46,8 @@ _RESULT_FREE = (
     "n_jobs",
     "worker_timeout",
     "verbose",
-)  # parameters that a resumed training may change
+    "reduction",
+)  # parameters that a resumed training may change; what a reduction makes of the rows is in their prepared values
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
-from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.errors import InterruptedTraining, MLLKMError
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.start import LearnedRecord
@@ -125,11 +125,11 @@ class Training:
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
         finalizer: Finalizer,
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> None:
         self.params, self.plan, self.threads, self.folder = params, plan, threads, folder
         self.listener, self.should_stop, self.finalizer = listener, should_stop, finalizer
-        self.encoding = encoding  # of a table, whose rows as features are the data set
+        self.step = step  # that made the features of the data set
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.start = COLD
         self.worker_peak_bytes = 0
@@ -422,7 +422,7 @@ class Training:
         if len(self.states) < len(self.columns(problem)):
             return None
         model = replace(self.machine(problem, "interrupted"), calibration=self.calibration)
-        whole = model if self.encoding is None else model.encoded_by(self.encoding)
+        whole = model if self.step is None else model.behind(self.step)
         if self.folder is not None:
             whole.save(self.folder.model)
         duals = np.concatenate([state.machine.duals for state in self.states], axis=1)
@@ -497,11 +497,11 @@ class Training:
             elapsed_s=self.elapsed_s(),
             reason="" if self.choice is None else self.choice.reason,
         )
-        whole = model if self.encoding is None else model.encoded_by(self.encoding)
+        whole = model if self.step is None else model.behind(self.step)
         if self.folder is not None:
             whole.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
-        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs, self.encoding)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs, self.step)
         self.finalizer.draw(whole, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)

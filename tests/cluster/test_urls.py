@@ -156,7 +156,7 @@ def test_the_commands_take_urls_and_keep_no_credentials(s3, iris, tmp_path):
     call("predict", run, url, "--out", str(tmp_path / "labels.csv"))
     call("predict", run, table, "--out", str(tmp_path / "same.csv"))
     assert (tmp_path / "labels.csv").read_text() == (tmp_path / "same.csv").read_text()
-    call("train", table, "--y", "kind", "--out", f"{run}-of-a-table", "--anchors", "all")
+    call("train", table, "--label-column", "kind", "--out", f"{run}-of-a-table", "--anchors", "all")
     call("convert", table, str(tmp_path / "iris.h5"), "--label-column", "kind")
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()

@@ -13,9 +13,19 @@ from numpy.typing import NDArray
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import Table, jobs_option, json_option, open_model, print_json, tell, wants_model
 from mllkm_scale.cli.parsers import DATA
+from mllkm_scale.cli.table_files import (
+    as_hdf5,
+    format_option,
+    given_table,
+    known_of_model,
+    labels_in,
+    layout_options,
+    scratch_folder,
+)
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
+    from mllkm_scale.base.location import Location
     from mllkm_scale.model import Evaluation
 
 __all__ = ["evaluate"]
@@ -30,13 +40,27 @@ LABEL = 60  # characters of a label that are shown
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
+@format_option
+@layout_options
 @jobs_option
 @json_option
 @debug_option
+@click.pass_context
 def evaluate(
-    model: Path, data: Path, x: str | None, y: str | None, by_position: bool, n_jobs: int, as_json: bool
+    context: click.Context,
+    /,
+    model: Path,
+    data: Path,
+    x: str | None,
+    y: str | None,
+    by_position: bool,
+    n_jobs: int,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads.
 
     If DATA holds X_test and y_test, which no training of DATA has seen, these are what is scored; X and y otherwise,
     or what is named. Columns are matched by name where DATA and MODEL have names, and others are ignored.
@@ -44,19 +68,23 @@ def evaluate(
     \b
     Examples:
       mllkm evaluate run/model.mllkm test.h5
+      mllkm evaluate run new-people.csv --label-column income
       mllkm evaluate run train.h5 --json
       mllkm evaluate run train.h5 --x X
     """
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import evaluate as evaluate_model
 
-    machine = open_model(model)
-    samples, labels = _what_to_score(data, x, y)
-    with Dataset.open(data, samples, labels) as dataset:
-        columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
-        if columns is not None and columns.ignored:
-            click.echo(columns.remark(dataset.name), err=True)
-        evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
+    machine, table = open_model(model), given_table(context)
+    with scratch_folder() as folder:
+        known = known_of_model(machine, by_position=by_position)
+        stored = as_hdf5(data, folder, table, "quiet", known)
+        samples, labels = _what_to_score(stored, x, y)
+        with Dataset.open(stored, samples, labels_in(stored, labels, table)) as dataset:
+            columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
+            if columns is not None and columns.ignored:
+                click.echo(columns.remark(dataset.name), err=True)
+            evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
     if as_json:
         print_json({"data": dataset.name} | evaluation.as_dict())
     else:
@@ -64,7 +92,7 @@ def evaluate(
         tell(lambda: "\n".join([title, *_lines(evaluation)]), lambda: [title, *_parts(evaluation)])
 
 
-def _what_to_score(data: Path, x: str | None, y: str | None) -> tuple[str, str]:
+def _what_to_score(data: Location, x: str | None, y: str | None) -> tuple[str, str]:
     """The names of samples and labels: those of the rows held out, where the file has some and nothing is named."""
     from mllkm_scale.cli.training_run import TEST_SETS, has_test_sets
 
@@ -83,7 +111,7 @@ def _probabilities(evaluation: Evaluation) -> str:
         return "no probabilities: the model has no calibration"
     return (
         f"probabilities: log loss {evaluation.log_loss:.4f}, Brier score {evaluation.brier:.4f},"
-        f" calibration error {evaluation.calibration_error:.4f}"
+        f" calibration error {evaluation.calibration_error:.4f} ({evaluation.calibration_by_chance:.4f} by chance)"
     )
 
 

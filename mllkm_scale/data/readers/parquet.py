@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.location import URL, Location
 from mllkm_scale.data.converters.limits import require_short
-from mllkm_scale.data.converters.options import ConvertOptions
+from mllkm_scale.data.converters.options import ConvertOptions, Pick, all_columns
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.coding import Place
@@ -80,10 +80,7 @@ class ParquetTable:
         return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
-Pick = Callable[[list[str]], Sequence[int] | None]
-
-
-def open_parquet(source: Location, options: ConvertOptions, pick: Pick = lambda names: None) -> ParquetTable:
+def open_parquet(source: Location, options: ConvertOptions, pick: Pick = all_columns) -> ParquetTable:
     """Look at a Parquet file, or at all of a folder in the natural order of their names.
 
     `pick` is given the names of the columns that are not the label. It returns the positions of those that are taken,
