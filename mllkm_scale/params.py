@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
+from mllkm_scale.data.sparse.reduction import reduction_spec
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.gammas import GAMMA_NAMES, logspace
@@ -67,6 +68,11 @@ class Params:
         " are learned",
         ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
     )
+    reduction: str | None = parameter(
+        "auto",
+        "features that are made of many columns before the scaling: singular vectors ('svd:N'), random signs"
+        " ('random:N'), 'none', or 'auto': of sparse rows with more than 1,024 columns",
+    )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
     whiten: bool = parameter(False, "give each principal component unit variance")
     multi_class: str = parameter(
@@ -112,6 +118,7 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
+        reduction_spec(self.reduction)
         self._check_learned()
         metric = self.metric
         known = metric is None or metric in ("auto", "diagonal", "full", "none")

@@ -158,7 +158,7 @@ def predict_file(
                 passing.dataset(features, tell, client, goal.parent)
         else:
             writer.describe(model.classes, checksum, scores, probabilities)
-            rows.walk(model.features, passing.take, tell, passing.matched, model.encoding)
+            rows.walk(model.features, passing.take, tell, passing.matched, model.step)
     return PredictSummary(
         source=rows.path,
         target=goal,

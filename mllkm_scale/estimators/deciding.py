@@ -17,18 +17,23 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Round
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import Collection, is_collection
+from mllkm_scale.data.parts import TableOptions
 from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
 from mllkm_scale.model.explanation import Explanation
 from mllkm_scale.model.model import Model
 
-__all__ = ["SKLEARN_BYTES", "DecidesByModel", "OfModel"]
+__all__ = ["SKLEARN_ALONE_BYTES", "SKLEARN_BYTES", "DecidesByModel", "OfModel"]
 
 
 SKLEARN_BYTES = 160_000_000
 """scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
 installed, for more of their pages are mapped then. A training without them needs less."""
+
+SKLEARN_ALONE_BYTES = 70_000_000
+"""scikit-learn where pandas is counted already."""
 
 
 class OfModel:
@@ -52,15 +57,23 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     feature_importances_ = OfModel(lambda model: model.feature_importances)
 
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
-        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
+        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more.
+
+        A Dataset is read chunk by chunk. Of a collection of dask or xarray the result is one, too, which is not yet
+        computed: of a DataFrame a Series or DataFrame with its index.
+        """
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).decision_function(X)
         if isinstance(X, Dataset):
             return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
         return self.model_.decision_function(self._rows(X), n_jobs=self._threads())
 
     def predict(self, X: ArrayLike | Dataset) -> Array:
-        """Label of each row. A Dataset is read chunk by chunk."""
+        """Label of each row; of a Dataset or a collection as `decision_function`."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict(X)
         if isinstance(X, Dataset):
             return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
         return self.model_.predict(self._rows(X), n_jobs=self._threads())
@@ -68,11 +81,15 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike | Dataset) -> Array:
         """Probability of each class, (n, c), in the order of `classes_`; see `Model.predict_proba`."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict_proba(X)
         return self.model_.require_calibration().probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike | Dataset) -> Array:
         """Logarithm of the probability of each class, (n, c)."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict_log_proba(X)
         return self.model_.require_calibration().log_probabilities(self.decision_function(X))
 
     def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
@@ -144,6 +161,11 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _html_repr(self) -> str:
         """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
         diagram: str = super()._html_repr()
@@ -163,11 +185,24 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if self._is_table(X):
             return self._table_data(X, y)
         try:
-            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
         except ValueError as error:
             raise _with_remedy(error, X) from error
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
+
+    def _training_collection(self, X: Any, y: Any) -> Collection:
+        """A collection of dask or xarray that `fit` was given, whose width and names are noted; nothing is computed."""
+        if y is None:
+            raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
+        collection = Collection.of(X, y).with_options(TableOptions(**self._table_options()))
+        validate_data(self, collection.sample(), skip_check_array=True)
+        return collection
+
+    def _of_collection(self, X: Any) -> Model:
+        """The model, once the names and the number of columns are known to be those of `fit`, as scikit-learn asks."""
+        validate_data(self, Collection.of(X).sample(), reset=False, skip_check_array=True)
+        return self.model_
 
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs
@@ -197,7 +232,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if self.model_.encoding is not None:
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
 
 
 def _with_remedy(error: ValueError, X: Any) -> ValueError:

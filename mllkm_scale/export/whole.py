@@ -21,11 +21,12 @@ class ExportSummary:
     paths : tuple of Path
         The files.
     form : str
-        ``"kernels"``, or ``"tables"`` of a component-wise machine.
+        ``"kernels"``, ``"tables"`` of a component-wise machine, or ``"integers"``.
     constant_bytes : int
         Numbers of the machine, as they lie in the memory of whoever runs it.
     deviation : float
-        How far the form may be off by itself: 0 for kernels, the proved bound for tables; rounding aside.
+        How far the form may be off by itself: 0 for kernels, the proved bound for tables, rounding aside; for integers
+        the proved bound with all rounding.
     stack_bytes : int, optional
         Arrays on the stack of a C header.
     """

@@ -189,6 +189,8 @@ def _feature_rows(model: Model, x: Any) -> Array:
         x = x.to_dict()
     if hasattr(x, "columns") or (not isinstance(x, Mapping) and np.ndim(x) == 2):
         table = model.features.of_table(x)
+        if model.reduction is not None:
+            return model.reduction.apply(table)
         if model.encoding is None:
             rows = Rows.of(table).X
             model.require_features(rows.shape[1], "x")
@@ -201,6 +203,8 @@ def _feature_rows(model: Model, x: Any) -> Array:
     row = np.asarray(values)
     if row.ndim != 1:
         raise DataError(f"x has shape {row.shape}: give one row of {model.n_features_in} numbers")
+    if model.reduction is not None:
+        return model.reduction.apply(row[None, :])
     rows = Rows.of(row[None, :]).X
     model.require_features(rows.shape[1], "x")
     return rows
@@ -220,6 +224,8 @@ def _explain(model: Model, x: Array, u: Array, z: Array) -> Explanation:
             contributions = _summed(contributions, columns, machine.n_features_in)
         names = machine.feature_names or tuple(f"feature {j}" for j in range(len(x)))
         values = tuple(f"{value:.6g}" for value in x)
+        if model.reduction is not None:
+            names = model.reduction.feature_names
         if model.encoding is not None:
             d = model.encoding.n_columns
             contributions = _summed(contributions, np.repeat(np.arange(d), model.encoding.widths), d)

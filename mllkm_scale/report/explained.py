@@ -71,6 +71,8 @@ def explained_rows(model: Model, test: Dataset, evaluation: Evaluation) -> list[
 def importance_bars(model: Model, names: tuple[str, ...] | None) -> tuple[list[Bar], str]:
     """The features, or columns of a table, that move the scores most, and what is to be said of the others."""
     names = model.feature_names or (names if names is not None and len(names) == model.n_features_in else None)
+    if model.reduction is not None:
+        return [], "Columns that a reduction mixes have no importances of their own."
     importances = model.feature_importances
     order = np.argsort(-importances, kind="stable")[:MOST_BARS]
     order = order[importances[order] > 0]

@@ -19,7 +19,7 @@ from mllkm_scale.model.names import Features, unique_names
 from mllkm_scale.run.folder import EVALUATION, RunFolder
 
 if TYPE_CHECKING:
-    from mllkm_scale.data.tables.encoding import Encoding
+    from mllkm_scale.data.first_step import FirstStep
     from mllkm_scale.model.evaluation import Evaluation
     from mllkm_scale.model.model import Model
 
@@ -96,7 +96,7 @@ class ReportFinalizer:
         folder: RunFolder | None,
         listener: Listener,
         n_jobs: int | None = None,
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> Evaluation | None:
         """The model on the test rows, if there are any; evaluation.json in the folder, if there is one."""
         if self.test is None:
@@ -109,7 +109,7 @@ class ReportFinalizer:
         listener(Phase("evaluate", f"{self.test.name}, {self.test.n_rows:,} rows"))
         evaluation = evaluate(model, self.test, n_jobs=n_jobs)
         if folder is not None:
-            whole = model if encoding is None else model.encoded_by(encoding)
+            whole = model if step is None else model.behind(step)
             explained = explained_rows(whole, self.test, evaluation)
             folder.write_json(EVALUATION, {"data": self.test.name} | evaluation.as_dict() | {"explained": explained})
         return evaluation

@@ -107,6 +107,7 @@ def canvas(width: float = WIDTH, height: float = HEIGHT, *, fitted: bool = False
     """
     from matplotlib.figure import Figure
 
+    # "none", whatever the user's configuration has: the types of matplotlib do not know it
     figure = Figure(figsize=(width, height), layout="constrained" if fitted else "none")  # type: ignore[arg-type]
     if not fitted:
         left, below, right, above = MARGINS

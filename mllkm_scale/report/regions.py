@@ -79,7 +79,7 @@ def plane_of(model: Model) -> Plane:
 def _orthonormal(directions: Array, d: int) -> Array:
     """Two orthonormal rows near those given, of which one or both may vanish; the largest entries are positive."""
     rows: list[Array] = []
-    for row in (*directions, *np.eye(d)[:3]):
+    for row in (*directions, *np.eye(3, d)):
         rest = row - sum((np.dot(row, other) * other for other in rows), np.zeros(d))
         norm = np.linalg.norm(rest)
         if norm > 1e-9 * max(1.0, float(np.abs(row).max())) and len(rows) < 2:

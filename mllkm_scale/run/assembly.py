@@ -48,13 +48,12 @@ def assemble(
     return _model(problem, kernels, weights, (coef, local_coef), objective, params, status)
 
 
-def assemble_learned(problem: Problem, margins: Array, dual: float, params: Params) -> Model:
-    """The model of the learned machine as it is; `margins` (n, K) are its own, and `dual` is the best known bound D."""
+def assemble_learned(problem: Problem, hinge: float, dual: float, params: Params) -> Model:
+    """The model of the learned machine as it is; `hinge` is its sum over all samples, and `dual` the best known D."""
     start = problem.learned
     assert start is not None
     norms = start.norms()
     total = max(float(norms.sum()), np.finfo(float).tiny)
-    hinge = float(np.maximum(0.0, 1.0 - margins).sum())
     objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.C * hinge, dual)
     used = norms > 0
     coefficients = start.coef[:, used], start.local_coef[:, used]

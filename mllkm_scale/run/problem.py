@@ -46,12 +46,13 @@ _RESULT_FREE = (
     "n_jobs",
     "worker_timeout",
     "verbose",
-)  # parameters that a resumed training may change
+    "reduction",
+)  # parameters that a resumed training may change; what a reduction makes of the rows is in their prepared values
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All that the solver needs to know of the data; `signs` (n, K), K = 1 for two classes."""
+    """All that the solver needs to know of the data; `signs` (n, K) in one byte each, K = 1 for two classes."""
 
     data: Dataset
     classes: Array
@@ -112,7 +113,7 @@ def build_problem(
 
     data = prepared(preprocessor)
     poll()
-    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
+    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])

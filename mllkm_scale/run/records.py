@@ -14,7 +14,7 @@ from mllkm_scale.base.events import Listener, Round
 from mllkm_scale.base.executor import Tally
 from mllkm_scale.base.memory import rss_bytes
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
@@ -119,9 +119,9 @@ class Finalizer(Protocol):
         folder: RunFolder | None,
         listener: Listener,
         n_jobs: int | None = None,
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> Evaluation | None:
-        """Evaluate the model on the test rows, if there are any; `encoding` has made features of a table."""
+        """Evaluate the model on the test rows, if there are any; `step` has made their features."""
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
         """Write the report, if it is wanted."""
