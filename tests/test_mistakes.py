@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 from click.testing import CliRunner
 
 from mllkm_scale import Dataset, MLLKMClassifier, load_model, train
@@ -65,10 +64,6 @@ PYTHON: dict[str, tuple[Callable[[SimpleNamespace], Any], str]] = {
         lambda have: machine().fit(np.array([["a", "b"]] * 10), [0, 1] * 5),
         r"X has text \(.*'a'.*\): name its columns with categories=\[...\], or give a DataFrame",
     ),
-    "a sparse matrix": (
-        lambda have: machine().fit(scipy.sparse.csr_matrix(have.X), have.y),
-        r"dense data is required. Use '.toarray\(\)'",
-    ),
     "one row that is no matrix": (lambda have: have.fitted.predict(have.X[0]), r"array.reshape\(1, -1\)"),
     "fewer columns than in training": (
         lambda have: have.fitted.predict(have.X[:, :3]),
@@ -97,9 +92,12 @@ PYTHON: dict[str, tuple[Callable[[SimpleNamespace], Any], str]] = {
     ),
     "an array in the place of a data set": (
         lambda have: train(have.X),
-        r"train was given a ndarray: give a Dataset, such as Dataset.open\('train.h5'\) or Dataset.from_arrays",
+        r"there is no training on a ndarray: give a Dataset, such as Dataset.from_arrays\(X, y\)",
     ),
-    "the path of a file in the place of a data set": (lambda have: train("iris.h5"), "train was given a str"),
+    "the path of a file in the place of a data set": (
+        lambda have: train("iris.h5"),
+        "there is no training on a str: give a Dataset",
+    ),
     "a CSV file as a data set": (
         lambda have: Dataset.open("iris.csv"),
         r"iris.csv is not an HDF5 file: convert it first: mllkm convert iris.csv iris.h5",

@@ -165,10 +165,6 @@ class Model(ModelParts):
         """
         if self.reduction is not None:
             raise AttributeError("columns that a reduction mixes have no importances of their own: see `explain`")
-        if self.reduction is not None:
-            raise ParameterError(
-                "a reduction mixes the columns, which have no importances of their own: train without one"
-            )
         machine = self.machine
         found = importances(machine, machine.anchors) if machine.profile is None else machine.profile.importances
         if self.encoding is None:
