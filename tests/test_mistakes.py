@@ -92,11 +92,11 @@ PYTHON: dict[str, tuple[Callable[[SimpleNamespace], Any], str]] = {
     ),
     "an array in the place of a data set": (
         lambda have: train(have.X),
-        r"there is no training on a ndarray: give a Dataset, such as Dataset.from_arrays\(X, y\)",
+        r"no training on a ndarray: give a Dataset, such as Dataset.open\('train.h5'\) or Dataset.from_arrays",
     ),
     "the path of a file in the place of a data set": (
         lambda have: train("iris.h5"),
-        "there is no training on a str: give a Dataset",
+        "training on a str: give a Dataset",
     ),
     "a CSV file as a data set": (
         lambda have: Dataset.open("iris.csv"),

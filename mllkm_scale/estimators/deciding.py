@@ -240,7 +240,7 @@ def _with_remedy(error: ValueError, X: Any) -> ValueError:
     table = "or give a DataFrame, whose text becomes categories and whose missing values are filled and marked"
     if "could not convert string" in str(error):
         return DataError(f"X has text ({error}): name its columns with categories=[...], {table}")
-    if "Input X contains NaN" not in str(error):
+    if "Input X contains NaN" not in str(error) or hasattr(X, "toarray"):
         return error
     row, column = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))[0]
     return DataError(f"X has NaN at row {row}, column {column} (0-based): remove or replace it, {table}")
