@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
-from mllkm_scale.data.sparse.reduction import reduction_spec
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.gammas import GAMMA_NAMES, logspace
@@ -118,7 +117,10 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
-        reduction_spec(self.reduction)
+        if self.reduction not in ("auto", "none", None):
+            from mllkm_scale.data.sparse.reduction import reduction_spec  # takes time that help does not have
+
+            reduction_spec(self.reduction)
         self._check_learned()
         metric = self.metric
         known = metric is None or metric in ("auto", "diagonal", "full", "none")

@@ -154,8 +154,8 @@ def _stored(
 
     if not (isinstance(X, Collection) or is_collection(X)):
         raise ParameterError(
-            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.from_arrays(X, y), or a"
-            " collection of dask or xarray with its labels"
+            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
+            " Dataset.from_arrays(X, y), or a collection of dask or xarray with its labels"
         )
     return stored(
         X if isinstance(X, Collection) else Collection.of(X, y),

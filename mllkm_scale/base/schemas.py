@@ -366,6 +366,7 @@ class EvaluationFile(_Record):
     bins: list[list[Duration]] | None = None
     curves: list[_Curve] = []
     explained: list[_Explained] = []
+    calibration_by_chance: Share | None = None
 
     def __post_init__(self) -> None:
         if self.bins is not None and (len(self.bins) != 3 or len({len(row) for row in self.bins}) != 1):

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from mllkm_scale.model.names import Features
 
 __all__ = [
+    "FORMATS",
     "as_hdf5",
+    "format_option",
     "given_table",
     "kind_options",
     "known_of_dataset",
@@ -33,6 +35,8 @@ __all__ = [
     "table_options",
     "tell_columns",
 ]
+
+FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -81,9 +85,15 @@ def table_options(command: Command) -> Command:
     return layout_options(kind_options(command))
 
 
+def format_option(command: Command) -> Command:
+    """Give a command the option that names the format of its data."""
+    help = "Format of DATA, if its name does not tell."
+    return click.option("--format", "format", type=click.Choice(FORMATS), help=help)(command)
+
+
 def given_table(context: click.Context) -> dict[str, Any]:
     """How a table is read, as the options say: options of `convert`."""
-    names = ("label_column", "header", "categories", "as_number")
+    names = ("format", "label_column", "header", "categories", "as_number")
     return {name: context.params[name] for name in names if name in context.params}
 
 
@@ -97,14 +107,16 @@ def as_hdf5(
     from mllkm_scale.data.converters.conversion import converted_once, must_be_converted
     from mllkm_scale.data.converters.options import ConvertOptions, silent
 
-    if not must_be_converted(data):
+    options = dict(table)
+    format = options.pop("format", None)
+    if not must_be_converted(data, format):
         return data
-    options = ConvertOptions(**table, sparse=None)
+    how = ConvertOptions(**options, sparse=None)
     if known is not None:
-        options = replace(options, categories=(), as_number=(), known=known)
+        how = replace(how, categories=(), as_number=(), known=known)
     aloud = progress in ("auto", "plain")
     with bar(f"reading {data.name}") if aloud else nullcontext(silent) as tell:
-        path, summary = converted_once(data, folder, options, tell)
+        path, summary = converted_once(data, folder, how, tell, format)
     if progress == "json":
         rows = {} if summary is None else {"rows": summary.n_rows, "features": summary.n_features}
         print_json({"event": "read", "data": str(data), "stored": str(path)} | rows, indent=None)

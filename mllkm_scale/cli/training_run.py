@@ -78,7 +78,7 @@ class TrainingRun:
         """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
         from mllkm_scale.data.converters.conversion import must_be_converted
 
-        if must_be_converted(self.data):
+        if must_be_converted(self.data, self.table.get("format")):
             self.require_folder()
         with self.open_data(self.run) as (dataset, held_out):
             result = self._train(dataset, held_out, context)

@@ -184,7 +184,10 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             return X
         if self._is_table(X):
             return self._table_data(X, y)
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        try:
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        except ValueError as error:
+            raise _with_remedy(error, X) from error
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
 
@@ -230,3 +233,14 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+
+
+def _with_remedy(error: ValueError, X: Any) -> ValueError:
+    """The error of scikit-learn's check; where a table could be trained on, one that says so."""
+    table = "or give a DataFrame, whose text becomes categories and whose missing values are filled and marked"
+    if "could not convert string" in str(error):
+        return DataError(f"X has text ({error}): name its columns with categories=[...], {table}")
+    if "Input X contains NaN" not in str(error) or hasattr(X, "toarray"):
+        return error
+    row, column = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))[0]
+    return DataError(f"X has NaN at row {row}, column {column} (0-based): remove or replace it, {table}")

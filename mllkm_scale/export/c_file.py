@@ -21,9 +21,8 @@ from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.calibration import ISOTONIC
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
-from mllkm_scale.model.record import ModelRecord
 
-__all__ = ["export_c"]
+__all__ = ["about_training", "export_c", "named", "require_prefix"]
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,30}")
 
@@ -78,8 +77,7 @@ def export_c(
     ...     "static inline int nearness_predict(const float *x)" in Path(folder, "nearness.h").read_text()
     True
     """
-    if _PREFIX.fullmatch(prefix) is None:
-        raise ParameterError(f"prefix={prefix!r} cannot begin names in C: use up to 31 letters, digits and _")
+    require_prefix(prefix)
     target = free_target(path, ".h", overwrite=overwrite)
     tables = find_tables(model, form, deviation)
     layout = machine_layout(model)
@@ -102,10 +100,10 @@ def export_c(
         c_comment(_about(model, layout, summary, prefix)),
         f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n"
         + ("" if model.encoding is None else "#include <string.h>\n"),
-        _renamed(_sizes(model, layout, cells), prefix),
+        named(_sizes(model, layout, cells), prefix),
         f"static const char *const {prefix}_classes[{len(model.classes)}] = {{\n{_class_names(model)}\n}};\n",
-        _renamed("\n".join(code), prefix),
-        *([] if model.encoding is None else [_renamed(c_encoding(model.encoding), prefix)]),
+        named("\n".join(code), prefix),
+        *([] if model.encoding is None else [named(c_encoding(model.encoding), prefix)]),
         "#endif\n",
     ]
     write_bytes(target, "\n".join(parts).encode("ascii"))
@@ -171,7 +169,14 @@ def _class_names(model: Model) -> str:
     return ",\n".join(f"    {c_string(str(label))}" for label in model.classes.tolist())
 
 
-def _renamed(code: str, prefix: str) -> str:
+def require_prefix(prefix: str) -> None:
+    """Refuse what cannot begin names in C."""
+    if _PREFIX.fullmatch(prefix) is None:
+        raise ParameterError(f"prefix={prefix!r} cannot begin names in C: use up to 31 letters, digits and _")
+
+
+def named(code: str, prefix: str) -> str:
+    """Code whose names begin with mllkm and MLLKM, with another prefix."""
     return code.replace("mllkm_", f"{prefix}_").replace("MLLKM_", f"{prefix.upper()}_")
 
 
@@ -181,10 +186,12 @@ def _stack_bytes(layout: Layout, cells: TableLayout | None) -> int:
     return 4 * (rows * layout.n_features + scores * layout.n_scores)
 
 
-def _training(record: ModelRecord) -> str:
-    if not math.isfinite(record.gap):
-        return f"{record.status}, no gap is proved"
-    return f"gap {record.gap:.3g} over {record.n_open} candidate kernels, {record.status}"
+def about_training(model: Model) -> list[str]:
+    """Lines of the comment about where the machine comes from."""
+    record = model.certificate
+    proof = f"gap {record.gap:.3g} over {record.n_open} candidate kernels, {record.status}"
+    said = proof if math.isfinite(record.gap) else f"{record.status}, no gap is proved"
+    return [f"training    {said}", f"checksum    {model_checksum(model)} of the model"]
 
 
 def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) -> list[str]:
@@ -216,8 +223,7 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
         f"constants   {format_bytes(summary.constant_bytes)}",
         f"stack       {summary.stack_bytes} bytes of arrays, besides scalars and return addresses",
         f"machine     {model.n_kernels} {kind} {layout.map} kernels, by {by}",
-        f"training    {_training(model.certificate)}",
-        f"checksum    {model_checksum(model)} of the model",
+        *about_training(model),
         *_feature_names(model),
     ]
 

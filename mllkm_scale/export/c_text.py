@@ -24,14 +24,14 @@ def c_float(value: float) -> str:
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
-def c_table(name: str, values: NDArray[Any]) -> str:
+def c_table(name: str, values: NDArray[Any], kind: str | None = None, attribute: str = "") -> str:
     """A constant table, all axes one after another; C knows no table without entries, so that there is always one."""
-    kind = {"f": "float", "u": "unsigned short", "i": "long"}[values.dtype.kind]
+    kind = kind or {"f": "float", "u": "unsigned short", "i": "long"}[values.dtype.kind]
     word = c_float if kind == "float" else str
     flat = values.ravel() if values.size else np.zeros(1, values.dtype)
     lines = [", ".join(map(word, flat[start : start + _A_LINE].tolist())) for start in range(0, len(flat), _A_LINE)]
     body = ",\n    ".join(lines)
-    return f"static const {kind} {name}[{len(flat)}] = {{\n    {body}\n}};\n"
+    return f"static const {kind} {name}[{len(flat)}]{attribute} = {{\n    {body}\n}};\n"
 
 
 def c_string(text: str) -> str:

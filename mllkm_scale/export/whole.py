@@ -21,11 +21,12 @@ class ExportSummary:
     paths : tuple of Path
         The files.
     form : str
-        ``"kernels"``, or ``"tables"`` of a component-wise machine.
+        ``"kernels"``, ``"tables"`` of a component-wise machine, or ``"integers"``.
     constant_bytes : int
         Numbers of the machine, as they lie in the memory of whoever runs it.
     deviation : float
-        How far the form may be off by itself: 0 for kernels, the proved bound for tables; rounding aside.
+        How far the form may be off by itself: 0 for kernels, the proved bound for tables, rounding aside; for integers
+        the proved bound with all rounding.
     stack_bytes : int, optional
         Arrays on the stack of a C header.
     """
@@ -50,7 +51,9 @@ def free_target(path: str | os.PathLike[str], suffix: str, *, overwrite: bool) -
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file in it, such as {target / ('model' + suffix)}")
     if target.exists() and not overwrite:
-        raise ParameterError(f"{target} exists already: choose another name, or allow it to be overwritten")
+        raise ParameterError(
+            f"{target} exists already: choose another name, or replace it with --overwrite (overwrite=True)"
+        )
     if not target.parent.is_dir():
         raise ScratchError(f"the folder {target.parent} does not exist: make it, or choose another")
     return target

@@ -42,6 +42,9 @@ class Evaluation:
     telling : tuple of int
         Rows that are worth an explanation: the surest of those predicted rightly, the least sure of all, and the
         surest of those predicted wrongly, as far as there are such.
+    calibration_by_chance : float or None
+        What the calibration error would be, about, if each class were true with exactly the probability that it is
+        given: bins of few rows are off by chance.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class Evaluation:
     bins: NDArray[np.float64] | None = None
     curves: tuple[Curve, ...] = ()
     telling: tuple[int, ...] = ()
+    calibration_by_chance: float | None = None
 
     @property
     def n(self) -> int:
@@ -93,7 +97,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
         arrays = ("classes", "confusion", "precision", "recall", "f1")
-        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error")
+        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error", "calibration_by_chance")
         return {
             **{name: getattr(self, name) for name in numbers},
             **{name: getattr(self, name).tolist() for name in arrays},
@@ -185,7 +189,8 @@ class _Sums:
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._log_loss = self._brier = 0.0
-        self._bins = np.zeros((3, BINS))  # rows, their largest probabilities, and how many of their classes are true
+        # Of each bin: rows, their largest probabilities, how many of their classes are true, and the variance of that.
+        self._bins = np.zeros((4, BINS))
 
     def add(self, scores: NDArray[Any], truth: NDArray[np.int64]) -> None:
         """Rows with these scores and true classes."""
@@ -195,19 +200,23 @@ class _Sums:
         self._brier += float(np.square(p).sum() - 2.0 * p[at, truth].sum() + len(truth))
         likely, largest = p.argmax(axis=1), p.max(axis=1)
         bins = np.minimum((largest * BINS).astype(np.intp), BINS - 1)
-        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth)):
+        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth, largest * (1.0 - largest))):
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
     def measured(self) -> dict[str, Any]:
-        """Log loss, Brier score, calibration error, and the bins of the latter."""
-        rows, largest, true = self._bins
+        """Log loss, Brier score, calibration error, what that is by chance, and its bins.
+
+        By chance, the sum over a bin is off by a normal number, about: its mean size is sqrt(2 / pi) deviations.
+        """
+        rows, largest, true, variance = self._bins
         n = float(rows.sum())
-        error = float(np.abs(largest - true).sum()) / n
+        error, chance = np.abs(largest - true).sum(), np.sqrt(2.0 / np.pi * variance).sum()
         return {
             "log_loss": self._log_loss / n,
             "brier": self._brier / n,
-            "calibration_error": error,
-            "bins": self._bins,
+            "calibration_error": float(error) / n,
+            "calibration_by_chance": float(chance) / n,
+            "bins": self._bins[:3],
         }
 
 

@@ -107,8 +107,8 @@ def canvas(width: float = WIDTH, height: float = HEIGHT, *, fitted: bool = False
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
-    figure.set_layout_engine("constrained" if fitted else "none")
+    # "none", whatever the user's configuration has: the types of matplotlib do not know it
+    figure = Figure(figsize=(width, height), layout="constrained" if fitted else "none")  # type: ignore[arg-type]
     if not fitted:
         left, below, right, above = MARGINS
         figure.subplots_adjust(left / width, below / height, 1 - right / width, 1 - above / height)

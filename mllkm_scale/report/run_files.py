@@ -210,7 +210,8 @@ def _read_json(path: Path, kind: type[Any]) -> Record:
 
 
 def _evaluation(found: Record) -> Evaluation:
-    numbers: dict[str, Any] = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error")}
+    names = ("log_loss", "brier", "calibration_error", "calibration_by_chance")
+    numbers: dict[str, Any] = {name: found.get(name) for name in names}
     bins = None if found.get("bins") is None else np.array(found["bins"], dtype=np.float64)
     curves = tuple(Curve(**{spec.name: one[spec.name] for spec in fields(Curve)}) for one in found.get("curves") or ())
     confusion = np.array(found["confusion"], dtype=np.int64)

@@ -10,11 +10,9 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
-from mllkm_scale.cli.table_files import table_options, tell_columns
+from mllkm_scale.cli.table_files import FORMATS, table_options, tell_columns
 
 __all__ = ["convert"]
-
-FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
 
 
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
-from mllkm_scale.cli.table_files import as_hdf5, given_table, known_of_model, layout_options, scratch_folder
+from mllkm_scale.cli.table_files import (
+    as_hdf5,
+    format_option,
+    given_table,
+    known_of_model,
+    layout_options,
+    scratch_folder,
+)
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
@@ -30,6 +37,7 @@ LABEL = 60  # characters of a label that are shown
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
+@format_option
 @layout_options
 @jobs_option
 @json_option
@@ -100,7 +108,7 @@ def _probabilities(evaluation: Evaluation) -> str:
         return "no probabilities: the model has no calibration"
     return (
         f"probabilities: log loss {evaluation.log_loss:.4f}, Brier score {evaluation.brier:.4f},"
-        f" calibration error {evaluation.calibration_error:.4f}"
+        f" calibration error {evaluation.calibration_error:.4f} ({evaluation.calibration_by_chance:.4f} by chance)"
     )
 
 

@@ -14,11 +14,12 @@ from mllkm_scale.export.forms import FORMS, PRECISIONS, FormName
 
 if TYPE_CHECKING:
     from mllkm_scale.export import ExportSummary
+    from mllkm_scale.model import Model
 
 __all__ = ["export"]
 
 SUFFIXES = {".onnx": "onnx", ".h": "c", ".npz": "npz"}
-ONLY_FOR = {"prefix": "c", "precision": "onnx"}
+ONLY_FOR = {"prefix": "c", "precision": "onnx", "integer": "c", "data": "c"}
 
 
 @click.command(short_help="Export a model as ONNX, a C header, or plain arrays.")
@@ -39,6 +40,17 @@ ONLY_FOR = {"prefix": "c", "precision": "onnx"}
     type=click.Choice(PRECISIONS),
     help="ONNX: mixed has float32 in and out, double inside; single and double have one type.  [default: mixed]",
 )
+@click.option(
+    "--integer",
+    type=click.Choice(["8", "16"]),
+    help="C: integers alone, with constants of so many bits; needs --data.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DATA",
+    help="With --integer: rows for the ranges of features, such as those of the training.",
+)
 @overwrite_option
 @debug_option
 def export(
@@ -48,19 +60,20 @@ def export(
     form: FormName,
     deviation: float | None,
     overwrite: bool,
-    **own: str | None,
+    **own: Any,
 ) -> None:
     """Write MODEL, a model file or the run folder that holds one, for use without this package.
 
     \b
     .onnx  a graph that takes raw features, for onnxruntime and others
-    .h     a C header: float tables and functions, no allocation, for small devices
+    .h     a C header: float tables and functions, no allocation, for small devices; with --integer without floats
     .npz   all numbers as plain arrays, with a .json that explains them and has test vectors
 
     \b
     Examples:
       mllkm export run --out model.onnx
       mllkm export run --out digits.h --prefix digits
+      mllkm export run --out digits.h --integer 8 --data train.h5
       mllkm export run/model.mllkm --to npz --out model.npz --overwrite
     """
     from mllkm_scale.model import load_model
@@ -72,11 +85,21 @@ def export(
     for option in options:
         if ONLY_FOR[option] != name:
             raise click.UsageError(f"--{option} is for --to {ONLY_FOR[option]}, not for {name}: leave it out")
+    bits, data = options.pop("integer", None), options.pop("data", None)
+    if (bits is None) != (data is None):
+        raise click.UsageError(
+            "--integer and --data belong together: the fixed point is chosen for the rows of the data"
+        )
+    if bits is not None and (form != "auto" or deviation is not None):
+        raise click.UsageError("--form and --deviation are about floats: leave them out with --integer")
     path = model_path(model)
     machine = load_model(path)
     if out.exists() and out.samefile(path):
         raise click.UsageError(f"{out} is the model itself: choose another name for what is exported")
-    summary = _exporter(name)(machine, out, form=form, deviation=deviation, overwrite=overwrite, **options)
+    if bits is not None:
+        summary = _export_integers(machine, out, data, int(bits), overwrite=overwrite, **options)
+    else:
+        summary = _exporter(name)(machine, out, form=form, deviation=deviation, overwrite=overwrite, **options)
     say(f"{' and '.join(str(file) for file in summary.paths)}: {format_bytes(summary.size_bytes)}")
     say("\n".join(f"  {line}" for line in _lines(summary)))
 
@@ -87,10 +110,19 @@ def _exporter(name: str) -> Any:
     return {"onnx": export_onnx, "c": export_c, "npz": export_npz}[name]
 
 
+def _export_integers(machine: Model, out: Path, data: Path, bits: int, **options: Any) -> ExportSummary:
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.export import export_integer_c
+
+    with Dataset.open(data, y=None) as dataset:
+        return export_integer_c(machine, out, dataset, bits, **options)
+
+
 def _lines(summary: ExportSummary) -> list[str]:
-    by_tables = f"tables, off by at most {summary.deviation:.1e}"
+    off = f"off by at most {summary.deviation:.1e}"
+    forms = {"kernels": "its kernels", "tables": f"tables, {off}", "integers": f"its kernels in integers, {off}"}
     lines = [
-        f"machine    by {by_tables if summary.form == 'tables' else 'its kernels'}",
+        f"machine    by {forms[summary.form]}",
         f"constants  {format_bytes(summary.constant_bytes)}",
     ]
     if summary.stack_bytes is not None:

@@ -13,7 +13,7 @@ from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
-from mllkm_scale.cli.table_files import given_table, table_options
+from mllkm_scale.cli.table_files import format_option, given_table, table_options
 
 __all__ = ["path"]
 
@@ -47,6 +47,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option("--resume", is_flag=True, help="Continue the path in PATH.")
 @overwrite_option
+@format_option
 @table_options
 @image_shape_option
 @page_option

@@ -13,7 +13,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
-from mllkm_scale.cli.table_files import as_hdf5, given_table, scratch_folder, table_options
+from mllkm_scale.cli.table_files import as_hdf5, format_option, given_table, scratch_folder, table_options
 
 if TYPE_CHECKING:
     from mllkm_scale.plan.training import Plan
@@ -25,6 +25,7 @@ __all__ = ["plan"]
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@format_option
 @table_options
 @json_option
 @training_options

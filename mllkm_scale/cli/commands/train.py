@@ -12,7 +12,7 @@ from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
-from mllkm_scale.cli.table_files import given_table, table_options
+from mllkm_scale.cli.table_files import format_option, given_table, table_options
 from mllkm_scale.cli.training_run import TrainingRun
 
 __all__ = ["train"]
@@ -30,6 +30,7 @@ __all__ = ["train"]
     help="Labelled rows to test the model on at the end, a file like DATA"
     " (default: X_test and y_test of DATA, if it has them).",
 )
+@format_option
 @table_options
 @image_shape_option
 @page_option

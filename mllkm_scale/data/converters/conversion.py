@@ -179,17 +179,17 @@ def convert(
 
 
 def converted_once(
-    source: Path, folder: Path, options: ConvertOptions, progress: Progress = silent
+    source: Path, folder: Path, options: ConvertOptions, progress: Progress = silent, format: str | None = None
 ) -> tuple[Path, ConvertSummary | None]:
     """The HDF5 file of a source of another format in a folder, and what was written; None if it was there already.
 
     The file keeps the size and the time of the source, and the options: where one of them is another, it is made again.
     """
-    kind = format_of(source)
+    kind = format or format_of(source)
     assert kind is not None
     require_readable(source, kind)
     state = source.stat()
-    stamp = json.dumps({"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "options": repr(options)})
+    stamp = json.dumps({"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "options": f"{kind} {options!r}"})
     target = folder.absolute() / f"{source.name}.h5"
     if _stamp_of(target) == stamp:
         return target, None
@@ -268,9 +268,9 @@ def format_of(source: Path) -> str | None:
     return next(known, None)
 
 
-def must_be_converted(source: Path) -> bool:
+def must_be_converted(source: Path, format: str | None = None) -> bool:
     """Whether rows are read of a conversion of this file: it is neither HDF5 nor a folder of zarr."""
-    return format_of(source) is not None and not source.is_dir()
+    return (format or format_of(source)) is not None and not source.is_dir()
 
 
 def _require_known_options(kind: str, options: ConvertOptions) -> None:

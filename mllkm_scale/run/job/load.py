@@ -24,7 +24,7 @@ from mllkm_scale.run.job.text import JobText
 
 __all__ = ["Job", "load_job"]
 
-_TABLE = ("label_column", "header", "categories", "as_number")
+_TABLE = ("format", "label_column", "header", "categories", "as_number")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -37,6 +37,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "y": Text,
         "test": Path,
         "image_shape": Text,
+        "format": Literal["csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"],
         "label_column": str | int,
         "header": bool,
         "categories": list[str | int],

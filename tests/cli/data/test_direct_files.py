@@ -140,3 +140,13 @@ def test_a_table_is_streamed(files: Path, mllkm: Run, tmp_path: Path, name: str)
     done = mllkm("evaluate", tmp_path / "run", files / "test.csv", "--label-column", "sold", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["error"] < 0.4
+
+
+def test_a_file_whose_name_tells_nothing_is_read_by_its_format(files: Path, trained: Path, mllkm: Run, tmp_path: Path):
+    source = tmp_path / "homes.data"
+    source.write_text((files / "train.csv").read_text().replace(",", ", "))
+    done = mllkm("train", source, "--format", "csv", "--out", tmp_path / "run", "--target", "sold", *QUICK)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "run" / "model.mllkm").read_bytes() == (trained / "model.mllkm").read_bytes()
+    done = mllkm("evaluate", tmp_path / "run", source, "--format", "csv", "--target", "sold")
+    assert done.exit_code == 0, done.output

@@ -1,0 +1,8 @@
+"""A machine in integers: fixed point chosen from the data, the same arithmetic in Python and in C."""
+
+from __future__ import annotations
+
+from mllkm_scale.export.integer.fixed_point import integer_machine
+from mllkm_scale.export.integer.machine import IntegerMachine
+
+__all__ = ["IntegerMachine", "integer_machine"]

@@ -1,0 +1,215 @@
+"""Which fixed point a machine has: as fine as 8 or 16 bits of constants and 32 bits of sums allow.
+
+Every bound is by interval arithmetic over all rows that there can be: Z is clipped, a bump is at most its height, and
+where a bump is not zero, |o| is within its reach. Where a sum would not fit, its terms get a coarser scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.integer.bounds import arithmetic_bound, deviation_bound, rates_of
+from mllkm_scale.export.integer.bump_table import ONE, Bumps, BumpTable, SquaredBumps
+from mllkm_scale.export.integer.checked import MOST
+from mllkm_scale.export.integer.inputs import Extent, extent_of
+from mllkm_scale.export.integer.machine import IntegerMachine
+from mllkm_scale.export.integer.preparation import LIMIT, IntegerPreparation
+from mllkm_scale.export.integer.refit import refitted
+from mllkm_scale.export.layout import Layout, machine_layout
+from mllkm_scale.kernels.anchors import random_rows
+from mllkm_scale.model.model import Model
+
+__all__ = ["BITS", "integer_machine", "rounded"]
+
+BITS = (8, 16)
+_SAMPLE_ROWS = 4000
+_MOST_DOWN = 30
+
+Integers = NDArray[np.int64]
+
+
+def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMachine:
+    """A model in integers, for rows like those of a data set.
+
+    With 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with bumps and
+    features as they have become by rounding.
+
+    Parameters
+    ----------
+    model : Model
+        Of rows of numbers: one that was trained on a table has an encoding, which this leaves out.
+    dataset : Dataset
+        Rows that the range of features is taken from; labels are not needed.
+    bits : {8, 16}
+        Of the constants of the kernels.
+
+    Examples
+    --------
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], ["near", "near", "far", "far"]
+    >>> model = MLLKMClassifier(map="squared").fit(X, y).model_
+    >>> machine = integer_machine(model, Dataset.from_arrays(X), 16)
+    >>> rows = machine.preparation.inputs.quantise(X)
+    >>> model.classes[machine.codes(rows)].tolist()
+    ['near', 'near', 'far', 'far']
+    """
+    if bits not in BITS:
+        raise ParameterError(f"integer={bits!r}: constants have 8 or 16 bits")
+    if model.encoding is not None:
+        raise ParameterError(
+            "the model was trained on a table with text or missing values, for which there is no integer header: encode"
+            " the columns as numbers and train on these, or export without --integer"
+        )
+    _, dataset = model.numeric(dataset)
+    layout, extent = machine_layout(model), extent_of(dataset)
+    if not (np.isfinite(extent.low) & np.isfinite(extent.high)).all():
+        raise ParameterError(f"{dataset.name} has NaN or infinity: leave such rows out, as the range is taken from it")
+    machine = rounded(layout, extent, bits, _reach(model, layout, dataset))
+    if bits == 8:
+        rng = np.random.default_rng(0)
+        rows = dataset.rows(random_rows(dataset.n_rows, _SAMPLE_ROWS, rng))
+        U = machine.preparation.inputs.quantise(rows)
+        targets = model.decision_function(machine.preparation.inputs.values(U)).reshape(len(U), -1)
+        slopes, levels = refitted(machine, U, targets)
+        machine = with_predictors(machine, slopes, levels)
+    return replace(machine, arithmetic=arithmetic_bound(machine), deviation=deviation_bound(machine, layout))
+
+
+def rounded(layout: Layout, extent: Extent, bits: int, reach: float) -> IntegerMachine:
+    """The layout in integers, for |z'| up to `reach`."""
+    d = layout.n_features
+    limit = LIMIT if layout.componentwise else min(LIMIT, int(np.sqrt(MOST / (4 * d))))
+    finest = int(np.floor(np.log2(limit / max(reach, float(np.abs(layout.anchors).max()), 2.0**-60))))
+    preparation = IntegerPreparation.of(layout.preparation, extent, finest, limit, bits)
+    scale_bits = preparation.scale_bits
+    top, wanted = 2 ** (bits - 1) - 1, layout.anchors * 2.0**scale_bits
+    anchor_shift = max(0, int(np.ceil(np.log2(max(np.abs(wanted).max(), 1.0) / top))))
+    anchors = np.clip(np.rint(wanted / 2**anchor_shift), -top, top).astype(np.int64)
+    rates = rates_of(layout, scale_bits)
+    bumps: Bumps = SquaredBumps.of(rates, bits) if layout.map == "squared" else BumpTable.of(layout.map, rates, bits)
+    s, K = layout.levels.shape
+    zeros = np.zeros(s, np.int64)
+    machine = IntegerMachine(
+        layout.map,
+        layout.componentwise,
+        bits,
+        preparation,
+        bumps,
+        anchors,
+        anchor_shift,
+        np.zeros((s, K, d), np.int64),
+        np.zeros((s, K), np.int64),
+        0,
+        0,
+        zeros,
+        0,
+    )
+    return with_predictors(machine, layout.slopes, layout.levels)
+
+
+def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> IntegerMachine:
+    """The machine with these slopes (s, K, d) and levels (s, K), which are of z', in the finest scale that fits."""
+    top = 2 ** (machine.bits - 1) - 1
+    heights = machine.bumps.heights / ONE
+    slopes, levels = slopes / heights[:, None, None], levels / heights[:, None] * 2.0**machine.scale_bits
+    offsets = _offsets(machine)
+    level_shift = _level_shift(machine, slopes, levels, offsets, top)
+    # Of every kernel: slopes are times 2^width, as large as the type and the sums of 32 bits allow.
+    tiny = 2.0**-900
+    sums = _sums(machine, np.abs(slopes), np.abs(levels), offsets, 0)
+    room = np.stack(
+        [
+            top / np.maximum(np.abs(slopes).max(axis=(1, 2)), tiny),
+            top / np.maximum(np.abs(levels).max(axis=1) * 2.0**-level_shift, tiny),
+            (2.0**30 - 2 * _sums(machine, np.ones_like(slopes), np.ones_like(levels), offsets, level_shift))
+            / np.maximum(sums, tiny),
+        ]
+    ).min(axis=0)
+    if (room <= 0).any():
+        raise ParameterError("the machine has too many features for sums of 32 bits: train with n_components")
+    widths = np.floor(np.log2(np.minimum(room, 2.0**60))).astype(np.int64)
+    product_shift = 0
+    if not machine.componentwise:
+        product_shift = max(0, int(np.ceil(np.log2(float((sums * 2.0**widths).max()) + 1))) - 15)
+    at_most = 15 + machine.scale_bits - product_shift if not machine.componentwise else machine.scale_bits
+    for score_bits in range(int(at_most + widths.min()), -200, -1):
+        cut = np.minimum(widths, _MOST_DOWN + score_bits - at_most)
+        downs = at_most + cut - score_bits
+        whole = np.rint(slopes * 2.0 ** cut[:, None, None]).astype(np.int64)
+        constants = np.rint(levels * 2.0 ** (cut[:, None] - level_shift)).astype(np.int64)
+        found = replace(
+            machine,
+            slopes=whole,
+            levels=constants,
+            level_shift=level_shift,
+            product_shift=product_shift,
+            downs=downs,
+            score_bits=score_bits,
+        )
+        if _fits(found, offsets):
+            return found
+    raise ParameterError("the scores of the machine do not fit into 32 bits: export it without --integer")
+
+
+def _reach(model: Model, layout: Layout, dataset: Dataset) -> float:
+    """The largest |z'| of the rows."""
+    most = 0.0
+    for _, chunk in dataset.chunks():
+        Z = (model.preprocessor.transform(chunk, np.float64) - layout.origin) / layout.unit
+        most = max(most, float(np.abs(Z).max()))
+    return most
+
+
+def _offsets(machine: IntegerMachine) -> Array:
+    """The largest |o| (s, d) that a row can have where its bump is not zero."""
+    most = machine.preparation.limit + np.abs(machine.anchors << machine.anchor_shift)
+    offsets: Array = np.minimum(most, np.sqrt(machine.bumps.reach)[:, None])
+    return offsets
+
+
+def _sums(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, level_shift: int) -> Array:
+    """The largest |P| of each kernel, (s,), for absolute slopes and levels; every partial sum is within it too."""
+    if machine.componentwise:
+        heights = machine.bumps.heights
+        moved = offsets * (heights / ONE)[:, None] + 1
+        parts = np.einsum("skd,sd->sk", slopes, moved)
+        constants = levels * (machine.n_features * heights / ONE * 2.0**level_shift)[:, None]
+    else:
+        boxed = np.einsum("skd,sd->sk", slopes, offsets)
+        reach = np.minimum(machine.bumps.reach, np.square(offsets).sum(axis=1))
+        within = np.linalg.norm(slopes, axis=2) * np.sqrt(reach)[:, None]
+        parts, constants = np.minimum(boxed, within), levels * 2.0**level_shift
+    return np.asarray((parts + constants).max(axis=1))
+
+
+def _level_shift(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, top: int) -> int:
+    """The shift of levels with which rounding, of slopes and of levels, costs least."""
+    spread = np.minimum(np.square(offsets).sum(axis=1), machine.bumps.reach) / 3
+    steep = np.abs(slopes).max(axis=(1, 2))
+    high = np.abs(levels).max(axis=1)
+    costs = []
+    for shift in range(16):
+        units = np.maximum(steep, high * 2.0**-shift) / top
+        costs.append(float((units**2 * (spread + 4.0**shift)).sum()))
+    return int(np.argmin(costs))
+
+
+def _fits(machine: IntegerMachine, offsets: Array) -> bool:
+    """Whether every sum of every row is within 32 bits."""
+    sums = _sums(machine, np.abs(machine.slopes), np.abs(machine.levels), offsets, machine.level_shift)
+    half = 2.0 ** (machine.downs - 1)
+    if machine.componentwise:
+        products = sums
+    else:
+        before = sums + 2.0 ** (machine.product_shift - 1)
+        if before.max() >= MOST:
+            return False
+        products = machine.bumps.heights * (before * 2.0**-machine.product_shift + 1)
+    shares = (products + half) * 2.0**-machine.downs + 1
+    return bool((products + half).max() < MOST and shares.sum() < MOST and (machine.downs >= 0).all())

@@ -1,0 +1,223 @@
+"""From the integers of a row to Z, the fixed point of z': scaling, quantiles and projection in one step.
+
+    w_j = clip(u_c(j) << ups_j), or its level between knots
+    Z_i = clip((shift_i + sum_j matrix_ij w_j + half) >> downs_i, -limit, limit)
+
+Z_i stands for z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns of a
+small range are shifted up where the matrix would have few digits left for the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.preparation.quantiles import Quantiles
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.integer.checked import MOST, halved, int32
+from mllkm_scale.export.integer.inputs import Extent, Inputs
+from mllkm_scale.export.layout import Preparation
+
+__all__ = ["LIMIT", "IntegerPreparation"]
+
+LIMIT = 2**14 - 1
+"""Of |Z|: a difference of two is an int16."""
+
+Integers = NDArray[np.int64]
+_MOST_DOWN = 28
+_UNEVEN = 4.0  # times the range of a column that another one may have before it is shifted
+
+
+@dataclass(frozen=True)
+class Knots:
+    """Piecewise linear maps of columns, one after another, from inputs to levels from 0."""
+
+    starts: Integers
+    values: Integers
+    levels: Integers
+
+    def apply(self, W: Integers) -> Integers:
+        out = W.copy()
+        for j in np.flatnonzero(np.diff(self.starts)):
+            own = slice(self.starts[j], self.starts[j + 1])
+            out[:, j] = interpolated(W[:, j], self.values[own], self.levels[own])
+        return out
+
+
+def interpolated(u: Integers, values: Integers, levels: Integers) -> Integers:
+    """Between knots, rounded down."""
+    if len(values) == 1:
+        return np.full_like(u, levels[0])
+    low = np.clip(np.searchsorted(values, u, side="right") - 1, 0, len(values) - 2)
+    rise = (np.clip(u, values[0], values[-1]) - values[low]) * (levels[low + 1] - levels[low])
+    return levels[low] + int32(rise) // (values[low + 1] - values[low])
+
+
+@dataclass(frozen=True)
+class IntegerPreparation:
+    """The constants; `matrix` is (d, p), or the diagonal (d,) of one."""
+
+    inputs: Inputs
+    columns: Integers  # (p,)
+    knots: Knots | None
+    matrix: Integers
+    shift: Integers  # (d,)
+    downs: Integers
+    limit: int
+    scale_bits: int  # b
+    ups: Integers | None
+    errors: Array  # (d,): how far Z may be from z' 2^b, for inputs within the extent of the data
+
+    def columns_of(self, U: Integers) -> Integers:
+        """w (rows, p) of integer rows."""
+        W = U[:, self.columns]
+        if self.ups is not None:
+            W = np.clip(int32(W << self.ups), self.inputs.low, self.inputs.high)
+        return W if self.knots is None else self.knots.apply(W)
+
+    def apply(self, U: Integers) -> Integers:
+        """Z (rows, d) of integer rows."""
+        W = self.columns_of(U)
+        sums = W * self.matrix if self.matrix.ndim == 1 else W @ self.matrix.T
+        return np.clip(halved(int32(sums + self.shift), self.downs), -self.limit, self.limit)
+
+    @classmethod
+    def of(cls, preparation: Preparation, extent: Extent, scale_bits: int, limit: int, bits: int) -> IntegerPreparation:
+        """The preparation times 2^scale_bits or less, with a matrix of so many bits and factors of 16."""
+        if preparation.unit_norm:
+            raise ParameterError(
+                "scaling='unit-norm' divides every row by its norm, for which integers have no exact form: train with"
+                " another scaling, or give the machine rows of unit norm and train with scaling='none'"
+            )
+        full = preparation.columns is None
+        columns = np.arange(preparation.n_columns) if preparation.columns is None else preparation.columns
+        matrix = preparation.factors if preparation.matrix is None else preparation.matrix
+        assert matrix is not None
+        knots = preparation.knots
+        if preparation.matrix is not None and full:
+            # Features that have no part in any component are not read.
+            columns = np.flatnonzero(matrix.any(axis=0))
+            columns = columns if len(columns) else np.arange(1)
+            matrix = matrix[:, columns]
+        centre = preparation.centre[columns] if full else preparation.centre
+        used = np.zeros(len(extent.low), dtype=bool)
+        used[columns] = True
+        inputs = Inputs.of(extent, used, _input_bits(matrix, bits))
+        # Of every column: u_j = base_j + unit_j w_j, with w_j up to most_j, and off by so much.
+        base, unit = inputs.offsets[columns] - centre, inputs.steps[columns].copy()
+        most, off = np.full(len(columns), float(max(-inputs.low, inputs.high))), np.zeros(len(columns))
+        ends = np.maximum(np.abs(inputs.least), np.abs(inputs.most))[columns].astype(np.float64)
+        found = None
+        if knots is not None:
+            found = _knots(knots, inputs, columns, preparation.centre, base, unit, most, off)
+            ends = np.where(np.diff(found.starts) > 0, most, ends)
+        diagonal = matrix.ndim == 1
+        ups = None if diagonal else _ups(matrix * unit, ends, most)
+        if ups is not None:
+            unit, ends = unit / 2.0**ups, ends * 2.0**ups
+        with_unit, wanted = matrix * unit, preparation.shift + (matrix * base if diagonal else matrix @ base)
+        largest = np.abs(with_unit) if diagonal else np.abs(with_unit).max(axis=1)
+        sums = np.abs(with_unit) * most if diagonal else np.abs(with_unit) @ most
+        top = 2.0 ** ((16 if diagonal else bits) - 1) - 1
+        room = MOST - 2.0**29 - (most if diagonal else most.sum())  # half of a shift, and rounding of the matrix
+        with np.errstate(divide="ignore"):
+            exponents = np.floor(np.log2(np.minimum(top / largest, room / (sums + np.abs(wanted)))))
+        scale_bits = int(min(scale_bits, exponents.min()))
+        downs = np.minimum(exponents - scale_bits, _MOST_DOWN).astype(np.int64)
+        factor, scale = 2.0 ** (downs + scale_bits), 2.0**scale_bits
+        whole = np.rint(with_unit * (factor if diagonal else factor[:, None])).astype(np.int64)
+        shift = np.rint(wanted * factor).astype(np.int64)
+        real = whole / (factor if diagonal else factor[:, None])
+        lost = scale * (np.abs(with_unit - real) * ends + np.abs(with_unit) * off)
+        errors = (lost if diagonal else lost.sum(axis=1)) + scale * np.abs(wanted - shift / factor) + 0.5
+        return cls(inputs, columns, found, whole, shift, downs, limit, scale_bits, ups, errors)
+
+    @property
+    def rounding(self) -> Array:
+        """How far Z (d,) may be from the same constants in exact arithmetic."""
+        if self.knots is None:
+            return np.full(len(self.shift), 0.5)
+        lost = np.abs(self.matrix) * (np.diff(self.knots.starts) > 0)
+        rounding: Array = 0.5 + (lost if lost.ndim == 1 else lost.sum(axis=1)) * 2.0**-self.downs
+        return rounding
+
+    @property
+    def constant_arrays(self) -> dict[str, NDArray[np.integer]]:
+        """Tables of C; those that would say nothing are left out."""
+        diagonal, n = self.matrix.ndim == 1, len(self.inputs.offsets)
+        kind = np.int8 if np.abs(self.matrix).max() <= 127 and not diagonal else np.int16
+        tables: dict[str, NDArray[np.integer]] = {
+            "matrix": self.matrix.T.astype(kind),
+            "shift": self.shift.astype(np.int32),
+            "downs": self.downs.astype(np.uint8),
+        }
+        gaps = np.diff(self.columns, prepend=0)
+        if 0 <= gaps.min() <= gaps.max() < 256:
+            if len(self.columns) != n or (gaps[1:] != 1).any():
+                tables["gaps"] = gaps.astype(np.uint8)
+        else:
+            tables["columns"] = self.columns.astype(np.uint8 if self.columns.max() < 256 else np.uint16)
+        if self.ups is not None:
+            tables["ups"] = self.ups.astype(np.uint8)
+        if self.knots is not None:
+            tables["knot_starts"] = self.knots.starts.astype(np.uint16)
+            tables["knot_values"] = self.knots.values.astype(np.int16)
+            tables["knot_levels"] = self.knots.levels.astype(np.uint16)
+        return tables
+
+
+def _ups(matrix: Array, ends: Array, most: Array) -> Integers | None:
+    """Shifts of columns with a small range, where a row of the matrix would be lost on them otherwise."""
+    reached = np.maximum(ends, 1.0)
+    if not (np.abs(matrix).max(axis=1) * reached.max() > _UNEVEN * (np.abs(matrix) * reached).max(axis=1)).any():
+        return None
+    return np.clip(np.floor(np.log2(np.minimum(reached.max(), most) / reached)), 0, 15).astype(np.int64)
+
+
+def _input_bits(matrix: Array, bits: int) -> int:
+    """Bits of an input, so that a sum over all columns leaves the matrix about as many as it should have."""
+    if matrix.ndim == 1:
+        return 16
+    room = 31 - np.log2(matrix.shape[1])
+    return int(np.clip(room - 8 if bits == 8 else room / 2 + 1, 8, 16))
+
+
+def _knots(
+    knots: Quantiles,
+    inputs: Inputs,
+    columns: Integers,
+    centre: Array,
+    base: Array,
+    unit: Array,
+    most: Array,
+    off: Array,
+) -> Knots:
+    """Knots in integers; base, unit, bound and error of their columns are set."""
+    starts, values, levels = [0], [], []
+    top = min(2 ** (inputs.high.bit_length()), ONE_LEVEL)
+    for j in range(len(columns)):
+        own, shares = knots.knots(j)
+        if len(own):
+            feature = int(columns[j])
+            step, offset = inputs.steps[feature], inputs.offsets[feature]
+            places = np.clip(np.rint((own + centre[j] - offset) / step), inputs.low, inputs.high).astype(np.int64)
+            rise = (shares[-1] - shares[0]) or 1.0
+            heights = np.rint((shares - shares[0]) / rise * top).astype(np.int64)
+            # Of knots that have become one, the last says what is above, and the first what is below.
+            last = np.append(np.diff(places) > 0, True)
+            places, heights = places[last], heights[last]
+            base[j], unit[j], most[j] = shares[0], rise / top, top
+            every = np.arange(inputs.least[feature], inputs.most[feature] + 1)
+            exact = np.interp(offset + step * every - centre[j], own, shares)
+            off[j] = np.abs((base[j] - exact) / unit[j] + interpolated(every, places, heights)).max()
+            values.append(places)
+            levels.append(heights)
+        starts.append(starts[-1] + (len(values[-1]) if len(own) else 0))
+    return Knots(np.array(starts), np.concatenate(values), np.concatenate(levels))
+
+
+ONE_LEVEL = 1 << 15
+"""The level of the last knot, at most."""
