@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mllkm_scale.base.location import URL, Location, as_location, is_parquet
 from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
@@ -41,8 +42,8 @@ class Dataset:
         Type as stored.
     work_dtype : numpy.dtype
         Type of what is handed out: float32 or float64.
-    path : pathlib.Path or None
-        Where it stands on disk.
+    path : pathlib.Path, URL or None
+        Where it stands: on disk, or where other processes can open it.
     name : str
         How messages call it, such as ``train.h5:X``.
     chunk_rows, n_chunks : int
@@ -76,7 +77,7 @@ class Dataset:
         y: Source | None = None,
         *,
         weights: Source | None = None,
-        path: Path | None = None,
+        path: Location | None = None,
         chunk_rows: int | None = None,
     ) -> None:
         if len(x.shape) != 2:
@@ -89,7 +90,8 @@ class Dataset:
         self._x = x
         self._y = y
         self._w = weights
-        self.path = path
+        # Rows that no other process can open are as good as in memory.
+        self.path = None if isinstance(path, URL) and not path.shared else path
         self.name = x.name
         self.dtype = x.dtype
         self.work_dtype = work_dtype(x.dtype)
@@ -112,21 +114,24 @@ class Dataset:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | URL,
         x: str = "X",
-        y: str | None = "y",
+        y: str | int | None = "y",
         *,
         sample_weight: str | None = None,
         chunk_rows: int | None = None,
     ) -> Self:
-        """Open an HDF5 file or a zarr group.
+        """Open an HDF5 file, a zarr group or Parquet files.
 
         Parameters
         ----------
-        path : path
-            An HDF5 file, or the folder of a zarr group.
+        path : path or URL
+            An HDF5 file; the folder of a zarr group; a Parquet file, or a folder of such, whose name ends with
+            .parquet. zarr and Parquet may also be a URL that fsspec opens, such as s3://bucket/train.zarr: each process
+            that reads has its own credentials.
         x, y : str
-            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels.
+            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels. Of Parquet, `y`
+            is the column of the labels, by name or position, and all others are features.
         sample_weight : str, optional
             Name of the data set of the weights of the rows.
         chunk_rows : int, optional
@@ -147,15 +152,24 @@ class Dataset:
         ...         data.n_rows, data.n_features, data.name
         (3, 3, 'train.h5:X')
         """
-        where = Path(path).absolute()
+        where = as_location(path)
         for name in (x, y or ""):
-            if "\0" in name:
+            if isinstance(name, str) and "\0" in name:
                 raise DataError(f"{where}: the name {name!r} has a NUL character: name the data set as the file has it")
-        kind = _zarr_source() if os.path.isdir(where) else HDF5Source
+        if is_parquet(where):
+            if sample_weight is not None:
+                raise ParameterError(
+                    f"sample_weight={sample_weight!r}: weights of Parquet rows are not read in place: convert"
+                    f" {where} with --sample-weight first"
+                )
+            return cls._open_parquet(where, x, y, chunk_rows)
+        if isinstance(where, Path):
+            where = where.absolute()
+        kind: Any = _zarr_source() if isinstance(where, URL) or os.path.isdir(where) else HDF5Source
         try:
             samples: Source = kind(where, x)
         except DataError:
-            sparse = _stored_sparse(where, x)
+            sparse = _stored_sparse(where, x) if isinstance(where, Path) else None
             if sparse is None:
                 raise
             samples = sparse
@@ -172,6 +186,16 @@ class Dataset:
         except BaseException:
             samples.close()
             raise
+
+    @classmethod
+    def _open_parquet(cls, where: Location, x: str, y: str | int | None, chunk_rows: int | None) -> Self:
+        from mllkm_scale.data.parquet_source import parquet_sources
+
+        if x != "X":
+            raise ParameterError(f"x={x!r} does not belong to Parquet, of which all columns but y are features")
+        samples, labels = parquet_sources(where if isinstance(where, URL) else where.absolute(), y)
+        dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
+        return dataset.named(samples.feature_names).with_columns(samples.columns)
 
     @classmethod
     def from_arrays(
@@ -343,7 +367,7 @@ class Dataset:
     @property
     def paths(self) -> tuple[Path, ...]:
         """Files that another process must see to read the samples; none if they are in memory."""
-        return () if self.path is None else (self.path,)
+        return (self.path,) if isinstance(self.path, Path) else ()
 
     @property
     def label_name(self) -> str:
@@ -421,7 +445,7 @@ class Dataset:
         return np.ascontiguousarray(self._x.read(start, stop), dtype=self.work_dtype)
 
 
-def _zarr_source() -> Callable[[Path, str], Source]:
+def _zarr_source() -> Callable[[Location, str], Source]:
     from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
 
     return ZarrSource
@@ -453,7 +477,9 @@ def _given_names(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return names
 
 
-def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_features: int) -> tuple[str, ...] | None:
+def _stored_names(
+    kind: Callable[[Any, str], Source], path: Location, x: str, n_features: int
+) -> tuple[str, ...] | None:
     """The text of the data set `feature_names` beside x, if there is one for each feature."""
     group, _, _ = x.rstrip("/").rpartition("/")
     try:
@@ -467,7 +493,7 @@ def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_fea
         return None
 
 
-def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, d: int, called: str) -> Columns | None:
+def _stored_columns(kind: Callable[[Any, str], Source], path: Location, x: str, d: int, called: str) -> Columns | None:
     """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
     group, _, _ = x.rstrip("/").rpartition("/")
     arrays = {}

@@ -234,7 +234,11 @@ class Training:
         if self.calibration is None:
             self.calibration = self.calibrate(problem, dataset, mkl=True)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
-        statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        try:
+            statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        except InterruptedTraining as error:
+            error.result = self.unfinished(problem)
+            raise
         status = next((s for s in statuses if s != "converged"), "converged")
         model = self.machine(problem, status)
         model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
@@ -416,6 +420,19 @@ class Training:
             event = replace(event, held_error=error)
         self.history.append(event)
         self.listener(self.history[-1])
+
+    def unfinished(self, problem: Problem) -> TrainResult | None:
+        """The machines as far as they are, once each has ended a round; their model is in the folder, too."""
+        if len(self.states) < len(self.columns(problem)):
+            return None
+        model = replace(self.machine(problem, "interrupted"), calibration=self.calibration)
+        whole = model if self.step is None else model.behind(self.step)
+        if self.folder is not None:
+            whole.save(self.folder.model)
+        duals = np.concatenate([state.machine.duals for state in self.states], axis=1)
+        rows = np.flatnonzero(duals.any(axis=1))
+        support = SupportDuals(len(duals), rows, duals[rows])
+        return TrainResult(whole, support, tuple(self.history), "interrupted", self.plan, peak_bytes())
 
     def machine(self, problem: Problem, status: str) -> Model:
         """The model of the best machines so far."""

@@ -40,7 +40,8 @@ def test_its_parameters_are_those_of_train_and_the_preset():
     parameters = MLLKMClassifier().get_params()
     as_configured = dict.fromkeys(PARAMETERS)
     of_tables = {"categories": None, "as_number": None}
-    assert parameters == {**defaults(), **as_configured, "preset": None, **vars(OnlineParams()), **of_tables}
+    kept = {"run_dir": None, "warm_start": False}
+    assert parameters == {**defaults(), **as_configured, "preset": None, **vars(OnlineParams()), **of_tables, **kept}
     assert clone(MLLKMClassifier(C=3.0, gammas=[0.1])).get_params()["C"] == 3.0
 
 

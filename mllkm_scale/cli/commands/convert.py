@@ -10,14 +10,14 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
-from mllkm_scale.cli.parsers import parse_label_column
+from mllkm_scale.cli.parsers import DATA, parse_label_column
 from mllkm_scale.cli.table_files import FORMATS, table_options, tell_columns
 
 __all__ = ["convert"]
 
 
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=DATA)
 @click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; default: by its name.")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")

@@ -139,7 +139,7 @@ def stream(
     kinds: dict[str, Any] = {"categories": categories, "as_number": as_number}
     if format is None and data.suffix.lower() in (".parquet", ".pq"):
         table = kinds if column is None else kinds | {"label_column": column}
-        data, column, kinds = as_hdf5(data, out, table, progress), None, {}
+        data, column, kinds = Path(str(as_hdf5(data, out, table, progress))), None, {}
     checkpoint, aloud = OwnCheckpoint(out, resume), progress in ("auto", "plain")
     with ExitStack() as stack:
         samples = open_samples(

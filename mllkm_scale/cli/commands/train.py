@@ -12,6 +12,7 @@ from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
 from mllkm_scale.cli.training_run import TrainingRun
 
@@ -19,14 +20,14 @@ __all__ = ["train"]
 
 
 @click.command(short_help="Train a model within a memory budget.")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @sample_weight_option
 @click.option(
     "--test",
-    type=click.Path(path_type=Path),
+    type=DATA,
     metavar="FILE",
     help="Labelled rows to test the model on at the end, a file like DATA"
     " (default: X_test and y_test of DATA, if it has them).",
@@ -66,6 +67,9 @@ def train(
     CSV (.gz too), TSV, Parquet, LIBSVM and others. Such a file is read once, with a line a column, and stored in RUN as
     HDF5; --resume goes on with what is stored, unless the file has changed. Columns may hold text, dates and missing
     values.
+
+    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/train.zarr: nothing is stored of these, and
+    workers open them themselves.
 
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
     --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.location import Location
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
 from mllkm_scale.data.converters.limits import require_short
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
@@ -72,7 +73,7 @@ def _convert(
 
 
 def coder_of(
-    names: Sequence[str], source: Path, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
+    names: Sequence[str], source: Location, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
 ) -> TableCoder | KnownCoder:
     """What codes the rows of a table: by columns that are known, or by what is found out while they are read."""
     if options.known is None:
