@@ -162,3 +162,14 @@ def test_weights_that_cannot_be_used_are_refused(weights):
     X, y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
     with pytest.raises(DataError, match="sample_weight"):
         MLLKMClassifier(n_jobs=1).fit(X, y, sample_weight=weights)
+
+
+def test_collections_take_weights_as_arrays_do(noisy, tmp_path):
+    da = pytest.importorskip("dask.array")
+    X, y, weights = noisy
+    how = {"anchors": "all", "C": 1.0, "n_jobs": 1, "scratch_dir": str(tmp_path)}
+    plain = MLLKMClassifier(**how).fit(X, y, sample_weight=weights)
+    chunked = [da.from_array(values, chunks=(100, *values.shape[1:])) for values in (X, y, weights)]
+    lazy = MLLKMClassifier(**how).fit(*chunked)
+    np.testing.assert_array_equal(lazy.kernel_coef_, plain.kernel_coef_)
+    np.testing.assert_array_equal(lazy.duals_, plain.duals_)
