@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from mllkm_scale.base.class_weight import read_class_weight
 from mllkm_scale.cli.parsers import (
     Parser,
     parse_components,
@@ -17,7 +18,6 @@ from mllkm_scale.cli.parsers import (
     parse_number,
     parse_size,
 )
-from mllkm_scale.data.weights import read_class_weight
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.kernels.gammas import read_gammas

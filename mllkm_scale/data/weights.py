@@ -9,15 +9,14 @@ rows as they are.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.class_weight import ClassWeight
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.subset import subset
@@ -26,18 +25,12 @@ from mllkm_scale.errors import BudgetError, DataError, ParameterError
 __all__ = [
     "SAMPLE_WEIGHT",
     "WEIGHT_BYTES",
-    "ClassWeight",
     "Weighed",
-    "check_class_weight",
-    "class_weight_in_words",
     "class_weights",
-    "read_class_weight",
     "require_weights",
     "weigh",
     "weights_in_numbers",
 ]
-
-ClassWeight = str | Mapping[Any, float] | None
 
 SAMPLE_WEIGHT = "sample_weight"
 """Name of the data set of the weights that a conversion writes."""
@@ -46,7 +39,6 @@ WEIGHT_BYTES = 48
 """Memory that the weight of a row takes: as it is given and as it is used, its bound, and what is made of it."""
 
 _LEAST = 1e-100  # of a weight, and the inverse of the largest
-_LONGEST = 900  # characters that a record has room for
 
 
 @dataclass(frozen=True)
@@ -141,48 +133,6 @@ def class_weights(classes: Array, given: ClassWeight, name: str) -> Array:
             raise ParameterError(f"class_weight names {label!r}, which is no label of {name}: its classes are {known}")
         factors[at] = float(weight)
     return factors
-
-
-def check_class_weight(given: Any) -> None:
-    """Refuse what is neither None, "balanced", nor a positive number for each of some labels."""
-    if given is None or given == "balanced":
-        return
-    if not isinstance(given, Mapping) or not given:
-        raise ParameterError(
-            f"class_weight={given!r}: give 'balanced', weights by label such as {{0: 1.0, 1: 5.0}}, or None"
-        )
-    for label, weight in given.items():
-        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
-        if not number or not 0 < float(weight) < math.inf:
-            raise ParameterError(f"class_weight={{{label!r}: {weight!r}}}: give a positive number for each label")
-
-
-def read_class_weight(text: str) -> ClassWeight:
-    """The words balanced and none, or labels with weights.
-
-    >>> read_class_weight("balanced"), read_class_weight("no:1,yes:5")
-    ('balanced', {'no': 1.0, 'yes': 5.0})
-    """
-    if text.lower() in ("balanced", "none"):
-        return None if text.lower() == "none" else "balanced"
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        label, _, weight = part.strip().rpartition(":")
-        try:
-            found[label] = float(weight)
-        except ValueError:
-            label = ""
-        if not label:
-            raise ParameterError(f"{text!r} is neither balanced nor labels with weights such as no:1,yes:5")
-    return found
-
-
-def class_weight_in_words(given: ClassWeight) -> str | None:
-    """As `read_class_weight` takes it; of many classes, how many they are."""
-    if given is None or isinstance(given, str):
-        return given
-    text = ",".join(f"{label}:{float(weight):g}" for label, weight in given.items())
-    return text if len(text) <= _LONGEST else f"weights of {len(given)} classes"
 
 
 def weights_in_numbers(weights: Array | None) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.data.weights import class_weight_in_words
+from mllkm_scale.base.class_weight import class_weight_in_words
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord

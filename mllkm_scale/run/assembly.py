@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.weights import class_weight_in_words, weights_in_numbers
+from mllkm_scale.base.class_weight import class_weight_in_words
+from mllkm_scale.data.weights import weights_in_numbers
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective

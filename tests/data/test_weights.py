@@ -8,8 +8,9 @@ import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 from mllkm_scale import Dataset
+from mllkm_scale.base.class_weight import check_class_weight, class_weight_in_words, read_class_weight
 from mllkm_scale.data.subset import subset
-from mllkm_scale.data.weights import check_class_weight, class_weight_in_words, read_class_weight, weigh
+from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import BudgetError, DataError, ParameterError
 
 X, Y = np.arange(8.0).reshape(4, 2), np.array(["b", "a", "b", "b"])
