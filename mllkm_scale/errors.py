@@ -6,6 +6,7 @@ Every class has the exit code of the command line.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from mllkm_scale.printable import printable
 
@@ -98,6 +99,10 @@ class FetchError(MLLKMError):
 
 
 class InterruptedTraining(MLLKMError):
-    """A signal interrupted the training after its checkpoint was written."""
+    """A signal interrupted the training after its checkpoint was written.
+
+    `result` is the training as far as it was, with the model of its machines so far; None if there is no model yet.
+    """
 
     exit_code = 130
+    result: Any = None

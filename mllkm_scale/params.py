@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.config import PARAMETERS, configured_parameters
+from mllkm_scale.data.weights import ClassWeight, check_class_weight
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.gammas import GAMMA_NAMES, logspace
@@ -77,6 +78,9 @@ class Params:
     multi_class: str = parameter(
         "shared", "kernel weights shared by the classes, or one machine per class", ("shared", "ovr")
     )
+    class_weight: ClassWeight = parameter(
+        None, "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum each"
+    )
     strategy: str = parameter("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
     overlap: str = parameter(
         "auto",
@@ -117,6 +121,7 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
+        check_class_weight(self.class_weight)
         if self.reduction not in ("auto", "none", None):
             from mllkm_scale.data.sparse.reduction import reduction_spec  # takes time that help does not have
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.location import URL, Location, as_location
 from mllkm_scale.data.converters.options import Progress, silent
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError, ParameterError
@@ -41,7 +42,7 @@ class PredictSummary:
     `by_name` says whether columns were matched by name, and `ignored` are those that are no features of the model.
     """
 
-    source: Path
+    source: Location
     target: Path
     n_rows: int
     classes: tuple[Any, ...]
@@ -56,7 +57,7 @@ class PredictSummary:
 
 def predict_file(
     model: Model,
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | URL,
     target: str | os.PathLike[str],
     *,
     format: str | None = None,
@@ -85,7 +86,7 @@ def predict_file(
         Pass ``model.direct()`` to use no tables, here and on the workers.
     source : path
         HDF5, zarr, or any format that `mllkm_scale.data.convert` reads; "-" for CSV on standard input, whose rows are
-        predicted as they come.
+        predicted as they come. zarr and Parquet may be a URL that fsspec opens.
     target : path
         Ends with .h5, .hdf5, .csv or .tsv; "-" for CSV on standard output.
     format : str, optional
@@ -139,9 +140,13 @@ def predict_file(
     >>> labels, summary.counts
     (['prediction', '1', '2'], (1, 1))
     """
-    rows = RowFile.of(_path(source), format, x, label_column, header, by_position)
+    location = as_location(source)
+    rows = RowFile.of(
+        location if isinstance(location, URL) else _path(location), format, x, label_column, header, by_position
+    )
     goal = _path(target)
-    if str(goal) != STANDARD_OUTPUT and goal.exists() and rows.path.exists() and goal.samefile(rows.path):
+    on_disk = isinstance(rows.path, Path) and rows.path.exists()
+    if str(goal) != STANDARD_OUTPUT and goal.exists() and on_disk and goal.samefile(str(rows.path)):
         raise ParameterError(f"{goal} is the file to be predicted: choose another name for the target")
     if client is not None and not rows.is_dataset:
         raise ParameterError(f"workers read HDF5 and zarr, not {rows.format}: convert {rows.name} first")
@@ -235,8 +240,9 @@ class _Enough(Exception):
     """All rows that are asked for have been read."""
 
 
-def _path(given: str | os.PathLike[str]) -> Path:
-    return Path(given) if os.fspath(given) == PIPE else Path(given).absolute()
+def _path(given: str | os.PathLike[str] | URL) -> Any:
+    location = as_location(given)
+    return location if isinstance(location, URL) or str(location) == PIPE else location.absolute()
 
 
 class _Passing:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor
@@ -15,6 +18,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import Collection, is_collection
 from mllkm_scale.data.first_step import told_of, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
+from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.training import BASE_BYTES, Plan, make_plan
@@ -36,6 +40,7 @@ COLLECTION_BYTES = 130_000_000
 def train(
     dataset: Dataset | Collection | Any,
     y: Any = None,
+    sample_weight: Any = None,
     *,
     test: Dataset | None = None,
     client: Client | None = None,
@@ -55,11 +60,14 @@ def train(
     Parameters
     ----------
     dataset : Dataset, or a collection
-        Samples and labels, on disk or in memory. Or the samples as a dask array, a dask DataFrame or an object of
-        xarray: its blocks are computed once, by the workers of `client` or of the active client, or else here, some at
-        a time, and written to `scratch_dir`, or to `run_dir` if that is not given, where they stay until the end.
+        Samples and labels, on disk or in memory, and weights of the samples, if it has such. Or the samples as a dask
+        array, a dask DataFrame or an object of xarray: its blocks are computed once, by the workers of `client` or of
+        the active client, or else here, some at a time, and written to `scratch_dir`, or to `run_dir` if that is not
+        given, where they stay until the end.
     y : dask array, Series, DataArray or array, optional
         The labels of a collection.
+    sample_weight : dask array, Series, DataArray or array, optional
+        The weights of the rows, of a collection or of a Dataset that brings none; they are kept in memory.
     test : Dataset, optional
         Labelled rows on which the model is tested at the end; the training does not depend on them.
     client : distributed.Client, optional
@@ -104,6 +112,11 @@ def train(
             dataset = stack.enter_context(_stored(dataset, y, settings, client, parent, room_bytes, should_stop))
         elif y is not None:
             raise ParameterError("y is for the rows of a collection of dask or xarray: a Dataset brings its labels")
+        if sample_weight is not None:
+            dataset = dataset.with_weights(np.asarray(sample_weight))
+        relative, budget_bytes = settings.C == "auto", settings.budget_bytes
+        weighed = weigh(dataset, settings.class_weight, relative=relative, budget_bytes=budget_bytes)
+        dataset = weighed.dataset
         scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
         dataset, test, step = training_rows(
             dataset,
@@ -133,7 +146,8 @@ def train(
             training.executor = stack.enter_context(
                 dask_executor(client, run_path, settings, plan, training.poll, training.listener)
             )
-        return training.run(dataset, resume)
+        result = training.run(dataset, resume)
+        return replace(result, support_duals=result.support_duals.among(weighed.n_rows, weighed.kept))
 
 
 def _stored(

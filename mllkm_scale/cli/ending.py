@@ -7,95 +7,24 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Protocol
 
 import click
 
+from mllkm_scale.base.interruption import Interruption, interruption
 from mllkm_scale.cli.group import INTERRUPTED, TERMINATED, Invocation, say
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.progress.listeners import Progress
 
-__all__ = ["Checkpoint", "Interruption", "OwnCheckpoint", "ends_at_a_safe_point", "interruption"]
+__all__ = ["Checkpoint", "OwnCheckpoint", "ends_at_a_safe_point"]
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STDERR = 2
 RESUME_WITH = "MLLKM_RESUME_WITH"  # the command line that goes on, set by the scripts of jobs/submit/
 WITHIN = "MLLKM_WITHIN"  # what stands before the command line of a training, set by the scripts of cluster/
-
-
-@dataclass
-class Interruption:
-    """Whether a signal asked for the end, and which."""
-
-    requested: bool = False
-    signal_name: str | None = None
-    waits: bool = False
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A block that only waits, for input perhaps: a signal ends it at once, by KeyboardInterrupt."""
-        if self.requested:
-            raise KeyboardInterrupt
-        self.waits = True
-        try:
-            yield
-        finally:
-            self.waits = False
-
-
-@contextmanager
-def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Interruption]:
-    """Turn the first SIGINT or SIGTERM of a block into a flag; a SIGINT after it raises KeyboardInterrupt.
-
-    The handlers from before are restored when the block ends. Only the main thread may handle signals: in any
-    other one the flag stays False. A SIGINT that the process has ignored since it was started, as a shell
-    script starts what stands before ``&``, stays ignored: whoever starts it so does not want Ctrl-C to reach it.
-
-    Parameters
-    ----------
-    notify : callable, optional
-        Called with the name of the first signal, from the signal handler: it must not wait or print through a
-        buffered stream.
-
-    Examples
-    --------
-    >>> with interruption() as stop:
-    ...     signal.raise_signal(signal.SIGTERM)
-    ...     stop.requested, stop.signal_name
-    (True, 'SIGTERM')
-    """
-    state = Interruption()
-    if threading.current_thread() is not threading.main_thread():
-        yield state
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if not state.requested:
-            state.signal_name = signal.Signals(number).name
-            state.requested = True
-            if state.waits:
-                raise KeyboardInterrupt
-            if notify is not None:
-                notify(state.signal_name)
-        elif number == signal.SIGINT:
-            raise KeyboardInterrupt
-
-    heard = [number for number in SIGNALS if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, handle) for number in heard}
-    try:
-        yield state
-    finally:
-        for number, handler in previous.items():
-            # None stands for a handler that was not set from Python and cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 class Checkpoint(Protocol):

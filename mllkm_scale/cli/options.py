@@ -17,13 +17,20 @@ from mllkm_scale.cli.parsers import (
     parse_number,
     parse_size,
 )
+from mllkm_scale.data.weights import read_class_weight
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.kernels.gammas import read_gammas
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, checked
 
-__all__ = ["given_parameters", "given_stream_parameters", "stream_options", "training_options"]
+__all__ = [
+    "given_parameters",
+    "given_stream_parameters",
+    "sample_weight_option",
+    "stream_options",
+    "training_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,6 +42,7 @@ FLAGS = {
 }
 PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
+    "class_weight": (read_class_weight, "balanced|LABEL:WEIGHT,..."),
     "gammas": (read_gammas, "auto|G,G,..."),
     "anchors": (read_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
     "metric": (parse_metric, "auto|diagonal|full|N|none"),
@@ -44,6 +52,11 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "memory_budget": (parse_size, "SIZE"),
     "scratch_dir": (str, "DIR"),
 }
+
+
+sample_weight_option = click.option(
+    "--sample-weight", metavar="NAME", help="Data set of the weights of the rows in the loss (default: one each)."
+)
 
 
 def training_options(command: Command) -> Command:

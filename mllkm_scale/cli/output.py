@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mllkm_scale.base.events import PROGRESS_MODES
-from mllkm_scale.base.wording import clock
+from mllkm_scale.base.wording import clock, percent
 from mllkm_scale.cli.group import say
+from mllkm_scale.errors import ModelFileError
 from mllkm_scale.printable import printable
-from mllkm_scale.run.folder import MODEL
+from mllkm_scale.run.folder import MODEL, RunFolder
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
+
+    from mllkm_scale.model.model import Model
 
 __all__ = [
     "Facts",
@@ -35,6 +38,7 @@ __all__ = [
     "jobs_option",
     "json_option",
     "model_path",
+    "open_model",
     "overwrite_option",
     "plain_table",
     "print_json",
@@ -172,6 +176,20 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 def model_path(path: Path) -> Path:
     """The model file of a run folder, or the path as it is."""
     return path / MODEL if path.is_dir() else path
+
+
+def open_model(path: Path) -> Model:
+    """The model of a file or a run folder; of one that has not finished, a line says so."""
+    from mllkm_scale.model import load_model
+
+    file = model_path(path)
+    if path.is_dir() and not file.exists() and RunFolder(path).resumable:
+        raise ModelFileError(f"the training in {path} has no model yet: go on with it, with mllkm train --resume")
+    model = load_model(file)
+    if model.certificate.status == "interrupted":
+        told = f"{path}: the training was interrupted, and its model has a gap of {percent(model.certificate.gap)}"
+        click.echo(f"{told}: mllkm train --resume goes on with it", err=True)
+    return model
 
 
 def columns_ignored(where: str, ignored: tuple[str, ...]) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import click
+
+from mllkm_scale.base.location import URL, as_location
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.errors import ParameterError
 
 __all__ = [
+    "DATA",
     "Parser",
     "parse_components",
     "parse_label_column",
@@ -20,6 +25,18 @@ __all__ = [
 ]
 
 Parser = Callable[[str], Any]
+
+
+class DataPath(click.Path):
+    """The path of data, or a URL that fsspec opens."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        location = as_location(value)
+        return location if isinstance(location, URL) else super().convert(str(location), param, ctx)
+
+
+DATA = DataPath(path_type=Path, allow_dash=True)
+"""The type of arguments that name data."""
 
 
 def parse_number(kind: type[int] | type[float], **words: Any) -> Parser:

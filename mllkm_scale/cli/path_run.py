@@ -12,7 +12,7 @@ import click
 
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import Table, plain_table, print_json, tell
-from mllkm_scale.cli.training_run import TrainingRun, tell_evaluation
+from mllkm_scale.cli.training_run import TrainingRun, open_weighted, tell_evaluation
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class PathRun(TrainingRun):
     @contextmanager
     def _validation(self, data: Dataset) -> Iterator[Dataset | float]:
         """The rows that errors are measured on, or their share of the data."""
-        from mllkm_scale.data import Dataset
 
         try:
             share = float(self.validation)
         except ValueError:
-            with Dataset.open(self._like(Path(self.validation), self.run, data), self.x, self.y) as dataset:
+            stored = self._like(Path(self.validation), self.run, data)
+            with open_weighted(stored, self.x, self.y, self.sample_weight) as dataset:
                 yield dataset
             return
         if not 0 < share < 1:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mllkm_scale.base.location import Location, is_parquet
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import bar, print_json
 from mllkm_scale.cli.parsers import parse_label_column
@@ -30,10 +31,12 @@ __all__ = [
     "kind_options",
     "known_of_dataset",
     "known_of_model",
+    "labels_in",
     "layout_options",
     "scratch_folder",
     "table_options",
     "tell_columns",
+    "weighted_hdf5",
 ]
 
 FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
@@ -98,9 +101,9 @@ def given_table(context: click.Context) -> dict[str, Any]:
 
 
 def as_hdf5(
-    data: Path, folder: Path, table: Mapping[str, Any], progress: str = "auto", known: KnownTable | None = None
-) -> Path:
-    """The file itself where it is HDF5 or zarr; else its conversion in a folder, made once, with a line a column.
+    data: Location, folder: Path, table: Mapping[str, Any], progress: str = "auto", known: KnownTable | None = None
+) -> Location:
+    """The file itself where it is HDF5, zarr, or Parquet at a URL or in a folder; else its conversion, made once.
 
     Where columns are `known`, they are what is read.
     """
@@ -126,6 +129,24 @@ def as_hdf5(
         say(f"{data}: {summary.n_rows:,} rows of {summary.n_features:,} columns", err=True)
         tell_columns(summary.columns, err=True)
     return path
+
+
+def weighted_hdf5(
+    data: Location, folder: Path, table: Mapping[str, Any], sample_weight: str | None, progress: str = "auto"
+) -> tuple[Location, str | None]:
+    """As `as_hdf5`, and the name of the data set of the weights, if there are some: of a table they are a column."""
+    from mllkm_scale.data.weights import SAMPLE_WEIGHT
+
+    if sample_weight is None:
+        return as_hdf5(data, folder, table, progress), None
+    column = {"sample_weight": parse_label_column(sample_weight)}
+    stored = as_hdf5(data, folder, {**table, **column}, progress)
+    return stored, sample_weight if stored == data else SAMPLE_WEIGHT
+
+
+def labels_in(data: Location, y: str, table: Mapping[str, Any]) -> Any:
+    """What names the labels of data that were not converted: a column of Parquet, and otherwise a data set."""
+    return table.get("label_column", y) if is_parquet(data) else y
 
 
 def tell_columns(columns: Columns | None, *, err: bool = False) -> None:

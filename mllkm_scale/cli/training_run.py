@@ -19,7 +19,7 @@ from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
-from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, scratch_folder
+from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, labels_in, scratch_folder, weighted_hdf5
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
@@ -29,6 +29,7 @@ from mllkm_scale.run.folder import MODEL, RunFolder
 from mllkm_scale.run.progress.listeners import choose_listener
 
 if TYPE_CHECKING:
+    from mllkm_scale.base.location import Location
     from mllkm_scale.cluster import Client
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import Evaluation
@@ -59,17 +60,18 @@ class TrainingRun:
     `parameters` are those of `resolve`, and `table` the options of `convert` for files that are neither HDF5 nor zarr.
     """
 
-    data: Path
+    data: Location
     x: str
     y: str
     run: Path
     parameters: dict[str, Any]
+    sample_weight: str | None = None
     resume: bool = False
     overwrite: bool = False
     progress: str = "auto"
     cluster: ClusterSpec | None = None
     performance_report: Path | None = None
-    test: Path | None = None
+    test: Location | None = None
     image_shape: str | None = None
     report: bool | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
@@ -100,17 +102,19 @@ class TrainingRun:
         with ExitStack() as stack:
             scratch = self.parameters.get("scratch_dir")
             stored = stack.enter_context(scratch_folder(scratch)) if folder is None else folder
-            data = as_hdf5(self.data, stored, self.table, self.progress)
-            dataset = stack.enter_context(Dataset.open(data, self.x, self.y))
+            data, weight = weighted_hdf5(self.data, stored, self.table, self.sample_weight, self.progress)
+            labels = labels_in(data, self.y, self.table)
+            dataset = stack.enter_context(Dataset.open(data, self.x, labels, sample_weight=weight))
             if self.test is None:
-                held_out = held_out_of(data)
+                held_out = held_out_of(data, weight)
             else:
-                held_out = Dataset.open(self._like(self.test, stored, dataset), self.x, self.y)
+                test = self._like(self.test, stored, dataset)
+                held_out = open_weighted(test, self.x, labels_in(test, self.y, self.table), weight)
             if held_out is not None:
                 require_test_rows(dataset, stack.enter_context(held_out))
             yield dataset, held_out
 
-    def _like(self, data: Path, folder: Path, dataset: Dataset) -> Path:
+    def _like(self, data: Location, folder: Path, dataset: Dataset) -> Location:
         """A file with rows like those of the data set as HDF5."""
         return as_hdf5(data, folder / "test", self.table, self.progress, known_of_dataset(dataset))
 
@@ -228,28 +232,52 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
         )
 
 
-def held_out_of(data: Path) -> Dataset | None:
+def held_out_of(data: Location, sample_weight: str | None = None) -> Dataset | None:
     """The test set of the same file, if it has one."""
+    if not has_test_sets(data):
+        return None
+    return open_weighted(data, *TEST_SETS, None if sample_weight is None else f"{sample_weight}_test")
+
+
+def open_weighted(data: Location, x: str, y: Any, sample_weight: str | None) -> Dataset:
+    """Rows to measure on, with the weights of that name if the file has such."""
     from mllkm_scale.data import Dataset
 
-    return Dataset.open(data, *TEST_SETS) if has_test_sets(data) else None
+    there = sample_weight is not None and _holds(data, (sample_weight,))
+    return Dataset.open(data, x, y, sample_weight=sample_weight if there else None)
 
 
-def has_test_sets(data: Path) -> bool:
+def has_test_sets(data: Location) -> bool:
     """Whether a file or a zarr group holds rows that are to be tested on."""
+    return _holds(data, TEST_SETS)
+
+
+def _holds(data: Location, names: tuple[str, ...]) -> bool:
+    """Whether a file or a zarr group holds data sets of these names; Parquet holds none."""
+    from mllkm_scale.base.location import is_parquet
     from mllkm_scale.data.hdf5_source import open_hdf5
 
-    if data.is_dir():
-        return all((data / name).is_dir() for name in TEST_SETS)
-    with open_hdf5(data.absolute()) as file:
-        return ("X_test" in file or "X_test_indptr" in file) and "y_test" in file
+    if is_parquet(data):
+        return False
+    if isinstance(data, Path) and not data.is_dir():
+        with open_hdf5(data.absolute()) as file:
+            return all(name in file or f"{name}_indptr" in file for name in names)
+    if isinstance(data, Path):
+        return all((data / name).is_dir() for name in names)
+    from mllkm_scale.data.zarr_source import open_group
+
+    with data.opening():
+        group = open_group(data)
+        return all(name in group for name in names)
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
     if progress == "json":
         print_json({"event": "evaluation", "data": name} | evaluation.as_dict(), indent=None)
     else:
-        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %")
+        weighted = evaluation.weighted_error
+        told = "" if weighted is None else f", weighted error {100 * weighted:.2f} %"
+        say(f"{name}: {evaluation.n:,} rows, error {100 * evaluation.error:.2f} %{told}")
 
 
 def tell_report(run: Path, progress: str) -> None:

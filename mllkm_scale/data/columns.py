@@ -50,7 +50,9 @@ def picked_columns(dataset: Dataset, columns: Sequence[int]) -> Dataset:
     >>> some.chunk(0).tolist(), some.labels().tolist(), some.feature_names
     ([[2.0, 0.0], [5.0, 3.0]], ['a', 'b'], ('z', 'x'))
     """
-    picked = Dataset(ColumnSource(dataset.source, columns), dataset.label_source, path=dataset.path)
+    picked = Dataset(
+        ColumnSource(dataset.source, columns), dataset.label_source, weights=dataset.weight_source, path=dataset.path
+    )
     names, held = dataset.feature_names, dataset.columns
     if names is not None:
         picked.named([names[column] for column in columns])

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mllkm_scale.base.location import URL, Location, as_location, is_parquet
 from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
@@ -41,15 +42,15 @@ class Dataset:
         Type as stored.
     work_dtype : numpy.dtype
         Type of what is handed out: float32 or float64.
-    path : pathlib.Path or None
-        Where it stands on disk.
+    path : pathlib.Path, URL or None
+        Where it stands: on disk, or where other processes can open it.
     name : str
         How messages call it, such as ``train.h5:X``.
     chunk_rows, n_chunks : int
         The grid. By default `chunk_rows` follows from `n_features` alone, so that results have the same bits
         everywhere.
-    has_labels : bool
-        Whether there are labels.
+    has_labels, has_weights : bool
+        Whether there are labels, and weights of the rows.
     feature_names : tuple of str or None
         What the features are called, where that is known.
     columns : Columns or None
@@ -71,7 +72,13 @@ class Dataset:
     """
 
     def __init__(
-        self, x: Source, y: Source | None = None, *, path: Path | None = None, chunk_rows: int | None = None
+        self,
+        x: Source,
+        y: Source | None = None,
+        *,
+        weights: Source | None = None,
+        path: Location | None = None,
+        chunk_rows: int | None = None,
     ) -> None:
         if len(x.shape) != 2:
             raise DataError(f"{x.name} has shape {x.shape}: it must have two axes, one row per sample")
@@ -82,7 +89,9 @@ class Dataset:
             )
         self._x = x
         self._y = y
-        self.path = path
+        self._w = weights
+        # Rows that no other process can open are as good as in memory.
+        self.path = None if isinstance(path, URL) and not path.shared else path
         self.name = x.name
         self.dtype = x.dtype
         self.work_dtype = work_dtype(x.dtype)
@@ -94,7 +103,7 @@ class Dataset:
             raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
         self.n_chunks = -(-self.n_rows // self.chunk_rows)
-        self.has_labels = y is not None
+        self.has_labels, self.has_weights = y is not None, weights is not None
         self.buffer_bytes = x.buffer_bytes
         self._remove: Callable[[], object] | None = None
         self._names: Callable[[], tuple[str, ...] | None] = _no_names
@@ -104,16 +113,27 @@ class Dataset:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], x: str = "X", y: str | None = "y", *, chunk_rows: int | None = None
+        cls,
+        path: str | os.PathLike[str] | URL,
+        x: str = "X",
+        y: str | int | None = "y",
+        *,
+        sample_weight: str | None = None,
+        chunk_rows: int | None = None,
     ) -> Self:
-        """Open an HDF5 file or a zarr group.
+        """Open an HDF5 file, a zarr group or Parquet files.
 
         Parameters
         ----------
-        path : path
-            An HDF5 file, or the folder of a zarr group.
+        path : path or URL
+            An HDF5 file; the folder of a zarr group; a Parquet file, or a folder of such, whose name ends with
+            .parquet. zarr and Parquet may also be a URL that fsspec opens, such as s3://bucket/train.zarr: each process
+            that reads has its own credentials.
         x, y : str
-            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels.
+            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels. Of Parquet, `y`
+            is the column of the labels, by name or position, and all others are features.
+        sample_weight : str, optional
+            Name of the data set of the weights of the rows.
         chunk_rows : int, optional
             Rows of a chunk.
 
@@ -132,23 +152,34 @@ class Dataset:
         ...         data.n_rows, data.n_features, data.name
         (3, 3, 'train.h5:X')
         """
-        where = Path(path).absolute()
+        where = as_location(path)
         for name in (x, y or ""):
-            if "\0" in name:
+            if isinstance(name, str) and "\0" in name:
                 raise DataError(f"{where}: the name {name!r} has a NUL character: name the data set as the file has it")
-        kind = _zarr_source() if os.path.isdir(where) else HDF5Source
+        if is_parquet(where):
+            if sample_weight is not None:
+                raise ParameterError(
+                    f"sample_weight={sample_weight!r}: weights of Parquet rows are not read in place: convert"
+                    f" {where} with --sample-weight first"
+                )
+            return cls._open_parquet(where, x, y, chunk_rows)
+        if isinstance(where, Path):
+            where = where.absolute()
+        kind: Any = _zarr_source() if isinstance(where, URL) or os.path.isdir(where) else HDF5Source
         try:
             samples: Source = kind(where, x)
         except DataError:
-            sparse = _stored_sparse(where, x)
+            sparse = _stored_sparse(where, x) if isinstance(where, Path) else None
             if sparse is None:
                 raise
             samples = sparse
         try:
             labels = None if y is None else kind(where, y)
-            if labels is not None:
-                labels.close()
-            dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
+            weights = None if sample_weight is None else kind(where, sample_weight)
+            for opened in (labels, weights):
+                if opened is not None:
+                    opened.close()
+            dataset = cls(samples, labels, weights=weights, path=where, chunk_rows=chunk_rows)
             dataset._names = partial(_stored_names, kind, where, x, dataset.n_features)
             dataset._columns = partial(_stored_columns, kind, where, x, dataset.n_features, dataset.name)
             return dataset
@@ -157,18 +188,30 @@ class Dataset:
             raise
 
     @classmethod
+    def _open_parquet(cls, where: Location, x: str, y: str | int | None, chunk_rows: int | None) -> Self:
+        from mllkm_scale.data.parquet_source import parquet_sources
+
+        if x != "X":
+            raise ParameterError(f"x={x!r} does not belong to Parquet, of which all columns but y are features")
+        samples, labels = parquet_sources(where if isinstance(where, URL) else where.absolute(), y)
+        dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
+        return dataset.named(samples.feature_names).with_columns(samples.columns)
+
+    @classmethod
     def from_arrays(
         cls,
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
+        sample_weight: ArrayLike | None = None,
         chunk_rows: int | None = None,
         name: str = "X",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
         """Wrap arrays in memory; they are kept as they are and not copied, but for sparse ones that are not CSR.
 
-        `feature_names` are by default the columns of X, if it is a table that has such.
+        `sample_weight` are the weights of the rows, and `feature_names` by default the columns of X, if it is a table
+        that has such.
 
         Examples
         --------
@@ -177,7 +220,8 @@ class Dataset:
         """
         samples = _matrix_rows(X, name) if hasattr(X, "toarray") else ArraySource(np.asarray(X), name)
         labels = None if y is None else ArraySource(np.asarray(y), "y" if name == "X" else f"y of {name}")
-        dataset = cls(samples, labels, chunk_rows=chunk_rows)
+        weights = None if sample_weight is None else ArraySource(np.asarray(sample_weight), "sample_weight")
+        dataset = cls(samples, labels, weights=weights, chunk_rows=chunk_rows)
         columns = getattr(X, "columns", None) if feature_names is None else feature_names
         names = None if columns is None else tuple(str(column) for column in columns)
         if names is not None and len(names) != dataset.n_features:
@@ -281,14 +325,49 @@ class Dataset:
             yield start, as_label_vector(self._y.read(start, stop), self._y.name, start)
         self._y.close()
 
+    def weights(self, *, some: bool = True) -> NDArray[np.float64] | None:
+        """The weight of every row in the loss, (n_rows,); None if there are none.
+
+        Those that are negative or not finite are refused, and weights that are all zero, if `some` are to be positive.
+
+        Examples
+        --------
+        >>> Dataset.from_arrays([[0.0], [1.0]], sample_weight=[1, -2]).weights()
+        Traceback (most recent call last):
+        mllkm_scale.errors.DataError: sample_weight is -2 at row 1 (0-based): weights are finite numbers from 0
+        """
+        if self._w is None:
+            return None
+        name, shape = self._w.name, self._w.shape
+        if shape != (self.n_rows,):
+            given = f"has {shape[0]} weights" if len(shape) == 1 else f"has shape {shape}"
+            raise DataError(f"{name} {given}, but {self.name} has {self.n_rows} rows: give one weight per row")
+        if self._w.dtype.kind not in "fiub":
+            raise DataError(f"{name} has type {self._w.dtype}: weights are finite numbers from 0")
+        stored = np.asarray(self._w.read(0, self.n_rows))
+        self._w.close()
+        values: NDArray[np.float64] = np.asarray(stored, np.float64)
+        refused = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+        if len(refused):
+            row = int(refused[0])
+            raise DataError(f"{name} is {stored[row]} at row {row} (0-based): weights are finite numbers from 0")
+        if some and not values.any():
+            raise DataError(f"{name} is zero for every row: give some rows a positive weight")
+        return values
+
+    def with_weights(self, values: NDArray[Any]) -> Dataset:
+        """The same samples and labels, whose rows have these weights."""
+        weights = ArraySource(values, "sample_weight" if self._w is None else self._w.name)
+        return Dataset(self._x, self._y, weights=weights, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
+
     def unlabelled(self) -> Dataset:
-        """The same samples without their labels, which then do not travel with them to another process."""
+        """The same samples without their labels and weights, which then do not travel with them to another process."""
         return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """Files that another process must see to read the samples; none if they are in memory."""
-        return () if self.path is None else (self.path,)
+        return (self.path,) if isinstance(self.path, Path) else ()
 
     @property
     def label_name(self) -> str:
@@ -304,6 +383,16 @@ class Dataset:
     def label_source(self) -> Source | None:
         """Where the labels come from, to be shared by data sets made of this one."""
         return self._y
+
+    @property
+    def weight_source(self) -> Source | None:
+        """Where the weights come from, to be shared by data sets made of this one."""
+        return self._w
+
+    @property
+    def weight_name(self) -> str:
+        """How messages call the weights."""
+        return "class_weight" if self._w is None else self._w.name
 
     def named_as(self, other: Dataset) -> Self:
         """This data set, whose features are called, and whose columns are, as those of another."""
@@ -332,8 +421,9 @@ class Dataset:
     def close(self) -> None:
         """Close the file; a temporary one (see `prepare`) is removed, any other opens again when read."""
         self._x.close()
-        if self._y is not None:
-            self._y.close()
+        for source in (self._y, self._w):
+            if source is not None:
+                source.close()
         if self._remove is not None:
             self._remove()
 
@@ -355,7 +445,7 @@ class Dataset:
         return np.ascontiguousarray(self._x.read(start, stop), dtype=self.work_dtype)
 
 
-def _zarr_source() -> Callable[[Path, str], Source]:
+def _zarr_source() -> Callable[[Location, str], Source]:
     from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
 
     return ZarrSource
@@ -387,7 +477,9 @@ def _given_names(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return names
 
 
-def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_features: int) -> tuple[str, ...] | None:
+def _stored_names(
+    kind: Callable[[Any, str], Source], path: Location, x: str, n_features: int
+) -> tuple[str, ...] | None:
     """The text of the data set `feature_names` beside x, if there is one for each feature."""
     group, _, _ = x.rstrip("/").rpartition("/")
     try:
@@ -401,7 +493,7 @@ def _stored_names(kind: Callable[[Path, str], Source], path: Path, x: str, n_fea
         return None
 
 
-def _stored_columns(kind: Callable[[Path, str], Source], path: Path, x: str, d: int, called: str) -> Columns | None:
+def _stored_columns(kind: Callable[[Any, str], Source], path: Location, x: str, d: int, called: str) -> Columns | None:
     """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
     group, _, _ = x.rstrip("/").rpartition("/")
     arrays = {}

@@ -70,7 +70,7 @@ class SparseSubset(SubsetSource):
 
 
 def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
-    """The rows of these numbers, in ascending order, and their labels; nothing is read or copied now.
+    """The rows of these numbers, in ascending order, their labels and weights; nothing is read or copied now.
 
     Examples
     --------
@@ -84,10 +84,11 @@ def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
         raise ParameterError(
             f"{dataset.name} has rows 0 to {dataset.n_rows - 1}: {numbers[0]} to {numbers[-1]} were asked for"
         )
-    labels = dataset.label_source
+    labels, weights = dataset.label_source, dataset.weight_source
     part = Dataset(
         (SparseSubset if dataset.is_sparse else SubsetSource)(dataset.source, numbers, f"{what} of {dataset.name}"),
         None if labels is None else SubsetSource(labels, numbers, f"{what} of {labels.name}"),
+        weights=None if weights is None else SubsetSource(weights, numbers, weights.name),
     )
     return part.named_as(dataset)
 

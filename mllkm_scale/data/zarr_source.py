@@ -1,4 +1,4 @@
-"""Rows of a zarr array in a directory store.
+"""Rows of a zarr array in a directory store, or in one that fsspec opens by a URL.
 
 A chunk that is missing on disk reads as the fill value, as zarr defines it: zarr does not store chunks that
 hold nothing else.
@@ -7,17 +7,17 @@ hold nothing else.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from mllkm_scale.base.location import URL, Location
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError
 
-__all__ = ["ZarrSource"]
+__all__ = ["ZarrSource", "open_group"]
 
 # zarr reads this many chunks at once, and holds each twice.
 CONCURRENT_CHUNKS = 10
@@ -27,7 +27,7 @@ METADATA = ("zarr.json", ".zarray", ".zgroup")
 class ZarrSource:
     """Rows of one array of a zarr group."""
 
-    def __init__(self, path: Path, dataset: str) -> None:
+    def __init__(self, path: Location, dataset: str) -> None:
         self.path = path
         self.dataset = dataset
         self.name = f"{path.name}:{dataset}"
@@ -49,7 +49,11 @@ class ZarrSource:
                 raise DataError(f"{self.name} has changed since it was opened: open it again")
             self._array = array
         try:
-            values = np.asarray(self._array[start:stop])
+            if isinstance(self.path, URL):
+                with self.path.opening():
+                    values = np.asarray(self._array[start:stop])
+            else:
+                values = np.asarray(self._array[start:stop])
         except MLLKMError:
             raise
         except Exception as error:
@@ -67,9 +71,17 @@ class ZarrSource:
         return self.__dict__ | {"_array": None}
 
 
-def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
+def open_group(location: Location) -> zarr.Group:
+    """The group at a path, or at a URL."""
+    if not isinstance(location, URL):
+        return _open_group(location, str(location))
+    with location.opening():
+        return _open_group(location, zarr.storage.FsspecStore.from_url(location.text, read_only=True))
+
+
+def _open_group(path: Location, store: Any) -> zarr.Group:
     try:
-        group = zarr.open_group(str(path), mode="r")
+        return zarr.open_group(store, mode="r")
     except zarr.errors.ContainsArrayError:
         raise DataError(
             f"{path} is a zarr array, not a group: open {path.parent} with the data set {path.name!r}"
@@ -78,10 +90,13 @@ def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
         raise DataError(
             f"{path} is a folder but no zarr group ({one_line(error)}): give an HDF5 file or a zarr group"
         ) from error
+
+
+def _open_array(path: Location, dataset: str) -> zarr.Array[Any]:
+    group = open_group(path)
     parts = [part for part in dataset.split("/") if part]
-    found = path.joinpath(*parts)
     node: zarr.Array[Any] | zarr.Group = group
-    if ".." not in parts and any((found / name).is_file() for name in METADATA):
+    if ".." not in parts and _is_there(path, group, parts):
         try:
             node = group["/".join(parts)] if parts else group
         except Exception as error:
@@ -91,6 +106,13 @@ def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
     if not isinstance(node, zarr.Array):
         raise DataError(f"{path} has no array {dataset!r}: it has {_listing(group)}; name the one to use")
     return node
+
+
+def _is_there(path: Location, group: zarr.Group, parts: list[str]) -> bool:
+    """Whether a group has a node, whatever its metadata are."""
+    if isinstance(path, URL):
+        return not parts or "/".join(parts) in group
+    return any((path.joinpath(*parts) / name).is_file() for name in METADATA)
 
 
 def _listing(group: zarr.Group) -> str:

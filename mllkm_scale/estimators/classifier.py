@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,12 +19,13 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Advice, Event
+from mllkm_scale.base.interruption import interruption
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import is_collection
 from mllkm_scale.data.tables.coding import Recode, TableCoder
 from mllkm_scale.data.tables.frames import as_arrow, is_frame, rows_dataset, values_table
-from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.estimators.deciding import SKLEARN_ALONE_BYTES, SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
@@ -28,7 +34,8 @@ from mllkm_scale.online.model import ONLINE
 from mllkm_scale.online.params import OnlineParams
 from mllkm_scale.online.workers import probing_workers
 from mllkm_scale.params import changed, defaults, resolve
-from mllkm_scale.training import train
+from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.training import TrainResult, train
 
 __all__ = ["MLLKMClassifier"]
 
@@ -49,7 +56,8 @@ class MLLKMClassifier(DecidesByModel):
     ----------
     C : "auto" or float
         Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
-        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5.
+        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5. Where rows
+        have weights, C_i = C weight_i, and "auto" divides the weights by their mean first.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
@@ -129,6 +137,16 @@ class MLLKMClassifier(DecidesByModel):
     categories, as_number : list of str or int, or None
         Of a table: columns, by name or position, that are categories or numbers whatever their type says. By default
         text and categories are categories, and all else is numbers.
+    run_dir : path or None
+        Folder that `fit` keeps checkpoint, history, model and report in, as `train` does. Ctrl-C then ends `fit` at the
+        next safe point, by KeyboardInterrupt, with the model so far (`status_` is "interrupted").
+    warm_start : bool
+        Go on with the training in `run_dir`, if there is one, to the bits of an uninterrupted one; a larger
+        `max_rounds` or a smaller `tol` goes on with one that has ended. Without a `run_dir`, go on from the last `fit`
+        of this object, in a folder of its own, where data and parameters are the same; begin anew where they are not.
+    class_weight : dict, "balanced" or None
+        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
+        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
 
     Attributes
     ----------
@@ -140,7 +158,7 @@ class MLLKMClassifier(DecidesByModel):
     weights_ : array (s,)
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
-        alpha of every training sample; K is 1 for two classes.
+        alpha of every training sample, from 0 to C_i; K is 1 for two classes.
     kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
         f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
         `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
@@ -155,7 +173,7 @@ class MLLKMClassifier(DecidesByModel):
     history_ : list of dict
         One record a round.
     status_ : str
-        "converged", or the limit that ended training.
+        "converged", the limit that ended training, or "interrupted".
     feature_names_in_ : array (n_features,)
         Names of the columns, where X had some; the model has them, too.
     model_ : Model
@@ -211,6 +229,9 @@ class MLLKMClassifier(DecidesByModel):
         warm_up: int = 1024,
         categories: Sequence[str | int] | None = None,
         as_number: Sequence[str | int] | None = None,
+        run_dir: str | Path | None = None,
+        warm_start: bool = False,
+        class_weight: Mapping[Any, float] | str | None = None,
     ) -> None:
         self.C = C
         self.map = map
@@ -246,15 +267,21 @@ class MLLKMClassifier(DecidesByModel):
         self.warm_up = warm_up
         self.categories = categories
         self.as_number = as_number
+        self.run_dir = run_dir
+        self.warm_start = warm_start
+        self.class_weight = class_weight
 
     _model: Model | None = None
+    _own_folder: str | None = None  # of a warm start without a run_dir
     _learner: OnlineLearner | None = None
     _coder: TableCoder | None = None  # of a table that is learned online
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None, sample_weight: ArrayLike | Any = None
+    ) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
@@ -266,29 +293,71 @@ class MLLKMClassifier(DecidesByModel):
             the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
         y : array (n,) or collection, optional
             Labels; left out for a Dataset.
+        sample_weight : array (n,) or collection, optional
+            Weight of each row in the loss. A row of weight zero is left out; a whole number counts as so many rows.
         """
         collected = is_collection(X)
+        data = self._training_collection(X, y) if collected else self._training_data(X, y)
         told: list[Event] = []
-        result = train(
-            self._training_collection(X, y) if collected else self._training_data(X, y),
+        training = partial(
+            train,
+            data,
+            sample_weight=sample_weight,
             client=current_client(),
             preset=self.preset,
             held_bytes=SKLEARN_ALONE_BYTES if collected else SKLEARN_BYTES,
             listener=told.append,
             **self.training_parameters(),
         )
+        self._take(training() if self.run_dir is None and not self.warm_start else self._kept(training))
+        for advice in (event for event in told if isinstance(event, Advice)):
+            kind = ConvergenceWarning if advice.about == "end" else UserWarning
+            warnings.warn(advice.text, kind, stacklevel=2)
+        return self
+
+    def _kept(self, training: Callable[..., TrainResult]) -> TrainResult:
+        """A training in a folder: what it has learned is kept when Ctrl-C ends it, and `warm_start` goes on from it."""
+        if self.run_dir is None and self._own_folder is None:
+            self._own_folder = tempfile.mkdtemp(prefix="mllkm-", dir=self.scratch_dir)
+            weakref.finalize(self, shutil.rmtree, self._own_folder, ignore_errors=True)
+        folder = Path(str(self._own_folder if self.run_dir is None else self.run_dir))
+        where: dict[str, Any] = {"run_dir": folder, "report": None if self.run_dir is not None else False}
+        resume = self.warm_start and RunFolder(folder).resumable
+        with interruption() as stop:
+            where["should_stop"] = lambda: stop.requested
+            try:
+                try:
+                    return training(resume=resume, overwrite=self.run_dir is None and not resume, **where)
+                except CheckpointError:
+                    if self.run_dir is not None:
+                        raise
+                    return training(overwrite=True, **where)  # other data or parameters than before
+            except InterruptedTraining as error:
+                if error.result is not None:
+                    self._take(error.result)
+                raise KeyboardInterrupt(str(error)) from error
+
+    def _take(self, result: TrainResult) -> None:
+        """What a training has given becomes the attributes."""
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals
         self.n_iter_ = len(result.history)
         self._model, self._learner = result.model, None
         self.classes_ = result.model.classes
-        for advice in (event for event in told if isinstance(event, Advice)):
-            kind = ConvergenceWarning if advice.about == "end" else UserWarning
-            warnings.warn(advice.text, kind, stacklevel=2)
-        return self
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        state.pop("_own_folder", None)  # which goes with this process
+        return state
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
 
         The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
@@ -301,6 +370,8 @@ class MLLKMClassifier(DecidesByModel):
         y : array (n,)
         classes : array (c,), optional
             All labels that can come; needed in the first call, unless `fit` has seen them.
+        sample_weight : array (n,), optional
+            Weight of each sample in the loss. One of weight zero is predicted, and not learned.
 
         Examples
         --------
@@ -313,6 +384,7 @@ class MLLKMClassifier(DecidesByModel):
         (True, True)
         """
         learner = self._learner
+        self._refuse_collection(X)
         table = self._is_table(X) if learner is None else learner.columns is not None
         if table:
             validate_data(self, X, reset=learner is None, skip_check_array=True)
@@ -333,7 +405,7 @@ class MLLKMClassifier(DecidesByModel):
         if table:
             rows = self._coded(X, learner)
         with probing_workers(learner, current_client()):
-            learner.learn(rows, labels)
+            learner.learn(rows, labels, sample_weight=sample_weight)
         for name in _OF_FIT:
             self.__dict__.pop(name, None)
         self.classes_ = np.asarray(learner.classes)

@@ -91,7 +91,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         self.choose = choose
         self.below = below
 
-    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train the paths of the folds and that of all samples, and choose; on the workers of an active dask client.
 
         Parameters
@@ -99,11 +99,15 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         X : array (n, d) or Dataset
         y : array (n,), optional
             Labels; left out for a Dataset.
+        sample_weight : array (n,), optional
+            Weight of each row, in the loss and in the errors of the folds.
         """
         if self.choose not in CHOICES:
             raise ParameterError(f"choose={self.choose!r} is not known: choose one of {', '.join(CHOICES)}")
         limits = parse_limits(self.below)
         dataset = self._training_data(X, y)
+        if sample_weight is not None:
+            dataset = dataset.with_weights(np.asarray(sample_weight))
         codes = dataset.label_codes()[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
         paths = [self._fold_path(dataset, codes, *fold) for fold in folds]
@@ -166,4 +170,7 @@ def _calibration(held: Sequence[tuple[Model, Array]], dataset: Dataset, codes: A
         np.concatenate([f for _, f in model.decision_chunks(subset(dataset, numbers))])
         for (model, _), numbers in zip(held, rows, strict=True)
     ]
-    return fit_calibration(np.concatenate(scores), codes[np.concatenate(rows)], "rows of the folds")
+    at, weights = np.concatenate(rows), dataset.weights()
+    return fit_calibration(
+        np.concatenate(scores), codes[at], "rows of the folds", None if weights is None else weights[at]
+    )

@@ -182,6 +182,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if isinstance(X, Dataset):
             self.n_features_in_ = X.n_features
             return X
+        self._refuse_collection(X)
         if self._is_table(X):
             return self._table_data(X, y)
         try:
@@ -198,6 +199,14 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         collection = Collection.of(X, y).with_options(TableOptions(**self._table_options()))
         validate_data(self, collection.sample(), skip_check_array=True)
         return collection
+
+    def _refuse_collection(self, X: Any) -> None:
+        """Where rows have to be in memory: what is larger must not get there unnoticed."""
+        if is_collection(X):
+            raise DataError(
+                "X is a collection of dask or xarray, which only fit of MLLKMClassifier takes: compute it, or store it"
+                " and give Dataset.open(...)"
+            )
 
     def _of_collection(self, X: Any) -> Model:
         """The model, once the names and the number of columns are known to be those of `fit`, as scikit-learn asks."""

@@ -13,12 +13,21 @@ if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
     from mllkm_scale.model.tables.additive import AdditiveModel
 
-__all__ = ["FORMS", "PRECISIONS", "FormName", "PrecisionName", "find_tables"]
+__all__ = ["FORMS", "PRECISIONS", "FormName", "PrecisionName", "find_tables", "require_exportable"]
 
 FormName = Literal["auto", "tables", "direct"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
 PrecisionName = Literal["mixed", "single", "double"]
 PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
+
+
+def require_exportable(model: Model) -> None:
+    """Refuse a model whose rows are reduced first, which no format of an export describes."""
+    if model.reduction is not None:
+        raise ParameterError(
+            f"the model makes {model.reduction.n_features} features of {model.reduction.n_columns:,} columns, which no"
+            " export holds: export model.machine, whose rows are model.reduction.apply(X)"
+        )
 
 
 def find_tables(model: Model, form: FormName = "auto", deviation: float | None = None) -> AdditiveModel | None:
@@ -38,11 +47,7 @@ def find_tables(model: Model, form: FormName = "auto", deviation: float | None =
     from mllkm_scale.model.tables.additive import DEVIATION, compile_additive
     from mllkm_scale.model.tables.cells import NotTabulated
 
-    if model.reduction is not None:
-        raise ParameterError(
-            f"the model makes {model.reduction.n_features} features of {model.reduction.n_columns:,} columns, which no"
-            " export holds: export model.machine, whose rows are model.reduction.apply(X)"
-        )
+    require_exportable(model)
     if form not in FORMS:
         raise ParameterError(f"form={form!r} is not known: choose one of {', '.join(FORMS)}")
     if deviation is not None and (form == "direct" or not model.family.componentwise):

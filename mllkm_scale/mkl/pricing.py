@@ -122,7 +122,7 @@ class Pricing:
         with the best D over the listed kernels is scanned. Rows that are not near have the dual zero.
         """
         nothing = np.zeros_like(near.margins)
-        best, upper = Proof(-np.inf, nothing), self.settings.box(len(self.signs)).upper[near.rows, None]
+        best, upper = Proof(-np.inf, nothing), self.settings.box(len(self.signs)).take(near.rows).upper[:, None]
         for width in RAMPS:
             duals = upper * np.clip((1.0 + width - near.margins) / (2.0 * width), 0.0, 1.0)
             if not duals.any() or 1.0 + width > near.limit:

@@ -18,13 +18,14 @@ from typing import Any, Self
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.weighted import effective_rows, weighted_mean
 from mllkm_scale.errors import ParameterError
 
 __all__ = ["ISOTONIC", "TEMPERATURE", "Calibration", "fit_calibration"]
 
 
 TEMPERATURE, ISOTONIC = "temperature", "isotonic"
-_PARTS = 5  # of the rows, to compare the two by
+_PARTS, _DRAWS = 5, 4  # of the rows, to compare the two by, drawn anew so often
 _LEAST_ROWS = 1000  # in which a rising function is looked for
 _MOST_LEVELS = 10_000
 _STEPS, _NEAR = 100, 1e-13  # steps of Newton's method; the last of them, relative to the slope
@@ -115,7 +116,7 @@ class Calibration:
         return None if found is None else cls(**found)
 
 
-def fit_calibration(scores: Array, codes: Array, source: str) -> Calibration | None:
+def fit_calibration(scores: Array, codes: Array, source: str, weights: Array | None = None) -> Calibration | None:
     """The calibration of decision functions by the classes of their rows; None where these tell nothing.
 
     Parameters
@@ -126,6 +127,8 @@ def fit_calibration(scores: Array, codes: Array, source: str) -> Calibration | N
         Positions of the true classes.
     source : str
         Which rows these are.
+    weights : array (n,), optional
+        Of the rows; only their ratios count.
 
     Examples
     --------
@@ -138,37 +141,38 @@ def fit_calibration(scores: Array, codes: Array, source: str) -> Calibration | N
     F = scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
     if len(F) < 2 or len(np.unique(codes)) < 2 or not np.isfinite(F).all() or not np.abs(F).max() > 0:
         return None
-    fitted = _temperature(F, codes)
-    if F.ndim == 1 and len(F) >= _LEAST_ROWS and _is_clearly_better(_isotonic, _temperature, F, codes):
-        fitted = _isotonic(F, codes)
-    loss = float(_losses(fitted, F, codes).mean())
+    w = np.ones(len(F)) if weights is None else weights / weights.mean()
+    fitted = _temperature(F, codes, w)
+    if F.ndim == 1 and len(F) >= _LEAST_ROWS and _is_clearly_better(_isotonic, _temperature, F, codes, w):
+        fitted = _isotonic(F, codes, w)
+    loss = weighted_mean(_losses(fitted, F, codes), w)
     return Calibration(fitted.method, fitted.slope, fitted.knots, fitted.levels, len(F), source, loss)
 
 
-def _targets(codes: Array, n_classes: int) -> Array:
-    """(n, c): of each row's own class (m + 1) / (m + c), m the rows of the class; the others share the rest."""
-    counts = np.bincount(codes, minlength=n_classes)
+def _targets(codes: Array, weights: Array, n_classes: int) -> Array:
+    """(n, c): of each row's own class (m + 1) / (m + c), m the weight of the class; the others share the rest."""
+    counts = np.bincount(codes, weights, minlength=n_classes)
     own = (counts + 1.0) / (counts + n_classes)
     targets = np.repeat(((1.0 - own) / (n_classes - 1))[codes][:, None], n_classes, axis=1)
     targets[np.arange(len(codes)), codes] = own[codes]
     return targets
 
 
-def _temperature(F: Array, codes: Array) -> Calibration:
-    """The slope of least log loss: its derivative sum (p - target) f rises, so that it has one zero.
+def _temperature(F: Array, codes: Array, weights: Array) -> Calibration:
+    """The slope of least log loss: its derivative sum w (p - target) f rises, so that it has one zero.
 
     Newton's method finds it; a step out of what is known to hold it is replaced by one into its middle.
     """
     scores = np.stack([-0.5 * F, 0.5 * F], axis=1) if F.ndim == 1 else F
-    targets = _targets(codes, scores.shape[1])
+    targets = _targets(codes, weights, scores.shape[1])
 
     usual = float(np.sqrt(np.mean(np.square(F))))
     (low, high), slope = (bound / usual for bound in _RANGE), 1.0 / usual
     for _ in range(_STEPS):
         p = Calibration(TEMPERATURE, slope).probabilities(F)
         mean = np.einsum("ik,ik->i", p, scores)
-        derivative = float((mean - np.einsum("ik,ik->i", targets, scores)).sum())
-        curvature = float((np.einsum("ik,ik,ik->i", p, scores, scores) - mean * mean).sum())
+        derivative = float((weights * (mean - np.einsum("ik,ik->i", targets, scores))).sum())
+        curvature = float((weights * (np.einsum("ik,ik,ik->i", p, scores, scores) - mean * mean)).sum())
         low, high = (slope, high) if derivative < 0 else (low, slope)
         following = slope - derivative / curvature if curvature > 0 else math.nan
         following = following if low < following < high else math.sqrt(low * high)
@@ -178,13 +182,13 @@ def _temperature(F: Array, codes: Array) -> Calibration:
     return Calibration(TEMPERATURE, slope)
 
 
-def _isotonic(F: Array, codes: Array) -> Calibration:
+def _isotonic(F: Array, codes: Array, weights: Array) -> Calibration:
     """Least squares over rising functions, by pooling adjacent violators; levels keep 1 / (n + 2) from 0 and 1."""
-    values, inverse, counts = np.unique(F, return_inverse=True, return_counts=True)
-    hits = np.bincount(inverse, codes, minlength=len(values))
-    blocks: list[tuple[float, float, int, int]] = []  # hits, rows, first and last value
+    values, inverse = np.unique(F, return_inverse=True)
+    counts, hits = (np.bincount(inverse, each, minlength=len(values)) for each in (weights, weights * codes))
+    blocks: list[tuple[float, float, int, int]] = []  # weight of the second class and of all, first and last value
     for at, (hit, count) in enumerate(zip(hits.tolist(), counts.tolist(), strict=True)):
-        block = (hit, float(count), at, at)
+        block = (hit, count, at, at)
         while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
             before = blocks.pop()
             block = (before[0] + block[0], before[1] + block[1], before[2], at)
@@ -196,7 +200,7 @@ def _isotonic(F: Array, codes: Array) -> Calibration:
         ends = (first,) if first == last else (first, last)
         knots += [float(values[end]) for end in ends]
         levels += [level for _ in ends]
-    return Calibration(ISOTONIC, _temperature(F, codes).slope, tuple(knots), tuple(levels))
+    return Calibration(ISOTONIC, _temperature(F, codes, weights).slope, tuple(knots), tuple(levels))
 
 
 def _losses(fitted: Calibration, F: Array, codes: Array) -> Array:
@@ -204,15 +208,25 @@ def _losses(fitted: Calibration, F: Array, codes: Array) -> Array:
 
 
 def _is_clearly_better(
-    one: Callable[[Array, Array], Calibration], other: Callable[[Array, Array], Calibration], F: Array, codes: Array
+    one: Callable[[Array, Array, Array], Calibration],
+    other: Callable[[Array, Array, Array], Calibration],
+    F: Array,
+    codes: Array,
+    weights: Array,
 ) -> bool:
-    """Whether one way has a lower log loss on parts of the rows that it is not fitted on, by a standard error."""
-    part = np.random.default_rng(len(F)).permutation(len(F)) % _PARTS
+    """Whether one way has a lower log loss on parts of the rows that it is not fitted on, by two standard errors.
+
+    The runs of one class at the ends of the scores make a rising function too sure of itself: it has to pay for that.
+    """
     gain = np.zeros(len(F))
-    for number in range(_PARTS):
-        rest, held = part != number, part == number
-        if len(np.unique(codes[rest])) < 2:
-            return False
-        gain[held] = _losses(other(F[rest], codes[rest]), F[held], codes[held])
-        gain[held] -= _losses(one(F[rest], codes[rest]), F[held], codes[held])
-    return float(gain.mean()) > float(gain.std()) / math.sqrt(len(gain))
+    for draw in range(_DRAWS):
+        part = np.random.default_rng([len(F), draw]).permutation(len(F)) % _PARTS
+        for number in range(_PARTS):
+            rest, held = part != number, part == number
+            if len(np.unique(codes[rest])) < 2:
+                return False
+            gain[held] += _losses(other(F[rest], codes[rest], weights[rest]), F[held], codes[held]) / _DRAWS
+            gain[held] -= _losses(one(F[rest], codes[rest], weights[rest]), F[held], codes[held]) / _DRAWS
+    mean = weighted_mean(gain, weights)
+    spread = math.sqrt(weighted_mean(np.square(gain - mean), weights))
+    return mean > 2.0 * spread / math.sqrt(effective_rows(weights))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.calibration import Calibration
@@ -34,7 +35,10 @@ class Evaluation:
     log_loss, brier, calibration_error : float or None
         Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
         sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
-        over ten bins of it, weighed by their rows.
+        over ten bins of it, weighed by their rows. Where rows have weights, these count in all of
+        them, and in the bins.
+    weighted_error : float or None
+        Share of the weight of the rows whose label was not predicted, where rows have weights; counts are of rows.
     bins : array (3, 10) or None
         Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
     curves : tuple of Curve
@@ -62,6 +66,7 @@ class Evaluation:
     curves: tuple[Curve, ...] = ()
     telling: tuple[int, ...] = ()
     calibration_by_chance: float | None = None
+    weighted_error: float | None = None
 
     @property
     def n(self) -> int:
@@ -103,6 +108,7 @@ class Evaluation:
             **{name: getattr(self, name).tolist() for name in arrays},
             "bins": None if self.bins is None else self.bins.tolist(),
             "curves": [vars(curve) for curve in self.curves],
+            **({} if self.weighted_error is None else {"weighted_error": self.weighted_error}),
         }
 
 
@@ -113,8 +119,8 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     ----------
     model : Model
     dataset : Dataset
-        With labels, each a class of the model; not all classes need occur. Columns are matched by name where both the
-        data set and the model have names.
+        With labels, each a class of the model, and perhaps weights; not all classes need occur. Columns are matched by
+        name where both the data set and the model have names.
     by_position : bool
         Take columns by position though they have names.
     n_jobs : int, optional
@@ -137,7 +143,8 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     truth = np.empty(dataset.n_rows, np.int32)
     for start, labels in dataset.label_blocks():
         truth[start : start + len(labels)] = _codes(model.classes, labels, dataset.label_name, start)
-    c = len(model.classes)
+    c, weights, wrong = len(model.classes), dataset.weights(), 0.0
+    weights = unit_weights(dataset.n_rows) if weights is None else weights / weights.mean()
     counts = np.zeros(c * c, dtype=np.int64)
     sums = None if model.calibration is None else _Sums(model.calibration)
     ranks, telling = CurveCounts(model.classes.tolist()), _Telling()
@@ -147,11 +154,18 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
         counts += np.bincount(codes * c + predicted, minlength=c * c)
         ranks.add(scores.reshape(len(scores), -1), codes)
         telling.add(scores, predicted == codes, start)
+        own = weights[start : start + len(scores)]
+        wrong += float(own[predicted != codes].sum())
         if sums is not None:
-            sums.add(scores, codes)
+            sums.add(scores, codes, own)
     measured = {} if sums is None else sums.measured()
     return Evaluation(
-        model.classes, counts.reshape(c, c), **measured, curves=ranks.curves(), telling=tuple(telling.rows())
+        model.classes,
+        counts.reshape(c, c),
+        **measured,
+        curves=ranks.curves(),
+        telling=tuple(telling.rows()),
+        weighted_error=wrong / dataset.n_rows if dataset.has_weights else None,
     )
 
 
@@ -192,15 +206,17 @@ class _Sums:
         # Of each bin: rows, their largest probabilities, how many of their classes are true, and the variance of that.
         self._bins = np.zeros((4, BINS))
 
-    def add(self, scores: NDArray[Any], truth: NDArray[np.int64]) -> None:
-        """Rows with these scores and true classes."""
+    def add(self, scores: NDArray[Any], truth: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+        """Rows with these scores, true classes and weights."""
         log_p, at = self._calibration.log_probabilities(scores), np.arange(len(truth))
         p = np.exp(log_p)
-        self._log_loss -= float(log_p[at, truth].sum())
-        self._brier += float(np.square(p).sum() - 2.0 * p[at, truth].sum() + len(truth))
+        self._log_loss -= float((weights * log_p[at, truth]).sum())
+        squares, own = (weights[:, None] * np.square(p)).sum(), (weights * p[at, truth]).sum()
+        self._brier += float(squares - 2.0 * own + weights.sum())
         likely, largest = p.argmax(axis=1), p.max(axis=1)
         bins = np.minimum((largest * BINS).astype(np.intp), BINS - 1)
-        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth, largest * (1.0 - largest))):
+        spread = np.square(weights) * largest * (1.0 - largest)
+        for row, values in enumerate((weights, weights * largest, weights * (likely == truth), spread)):
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
     def measured(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Kept are samples that have met the margin of some class from within, with their duals. A support vector cannot be torn
 out: others balance it, and the machine would be wrong all around it. So it fades. The loss of sample i weighs C_i,
 
-    C_i = C min(1, 4 (1 - r_i / max_samples), 4 (1 - t_i / window)),
+    C_i = C weight_i min(1, 4 (1 - r_i / max_samples), 4 (1 - t_i / window)),
 
 where r_i is how many of the samples kept are younger, and t_i how many have come after it, and its duals are at most
 C_i. As long as a quarter of the room is free, nothing fades. Samples leave when C_i is zero; and samples without duals
@@ -43,11 +43,13 @@ class KeptSamples:
         The smallest y f over the classes, when it was last looked at.
     ids : array (n,)
         Which sample of the data it is: one that comes again is not kept twice.
+    weights : array (n,)
+        Weight of each in the loss, as it had it when it last came.
     since : array (n,)
         How many samples had come before it, when it last came.
     """
 
-    NAMES = ("rows", "codes", "duals", "margins", "ids", "since")
+    NAMES = ("rows", "codes", "duals", "margins", "ids", "since", "weights")
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
         room = _LEAST_ROOM
@@ -59,6 +61,7 @@ class KeptSamples:
             "margins": np.empty(room),
             "ids": np.empty(room, np.int64),
             "since": np.empty(room, np.int64),
+            "weights": np.empty(room),
         }
 
     def __len__(self) -> int:
@@ -88,6 +91,10 @@ class KeptSamples:
     def since(self) -> Array:
         return self._arrays["since"][: self.n]
 
+    @property
+    def weights(self) -> Array:
+        return self._arrays["weights"][: self.n]
+
     def find(self, ids: Array) -> Array:
         """Where these samples are, -1 for those that are not kept."""
         if not self.n or ids.min() > self.ids.max():
@@ -98,9 +105,9 @@ class KeptSamples:
         return np.where(self.ids[found] == ids, found, -1)
 
     def append(self, **new: Array) -> None:
-        """Keep more samples, given by name."""
+        """Keep more samples, given by name; their weights are one if none are given."""
         n = self.n + len(new["rows"])
-        for name, values in new.items():
+        for name, values in ({"weights": np.ones(len(new["rows"]))} | new).items():
             array = self._arrays[name]
             if n > len(array):
                 larger = np.empty((max(n, len(array) * 5 // 4), *array.shape[1:]), array.dtype)
@@ -121,7 +128,7 @@ class KeptSamples:
         left[np.argsort(-self.since, kind="stable")] = 1.0 - np.arange(self.n) / max_samples
         if window is not None:
             left = np.minimum(left, 1.0 - (now - self.since) / window)
-        return C * np.clip(left / FADES, 0.0, 1.0)
+        return np.asarray(C * self.weights * np.clip(left / FADES, 0.0, 1.0))
 
     def leaving(self, boxes: Array) -> Array:
         """Positions of the samples that leave."""
@@ -137,7 +144,7 @@ class KeptSamples:
     @classmethod
     def from_arrays(cls, arrays: dict[str, Array]) -> KeptSamples:
         kept = cls(arrays["rows"].shape[1], arrays["duals"].shape[1])
-        kept.append(**{name: arrays[name] for name in cls.NAMES})
+        kept.append(**{name: arrays[name] for name in cls.NAMES if name in arrays})
         return kept
 
 

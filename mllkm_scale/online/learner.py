@@ -26,6 +26,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
 from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.data.tables.fitting import fit_encoding, require_numbers
+from mllkm_scale.data.weights import class_weights
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import Features, match_dataset
@@ -46,17 +47,18 @@ _SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
 
 @dataclass
 class Pending:
-    """Rows (n, d) as they came, their labels or codes (n,), ids (n,), and which came for the first time (n,)."""
+    """Rows (n, d) as they came, labels or codes (n,), ids (n,), which are new (n,), and weights (n,)."""
 
     X: Array = field(default_factory=lambda: np.empty((0, 0)))
     y: Array = field(default_factory=lambda: np.empty(0))
     ids: Array = field(default_factory=lambda: np.empty(0, np.int64))
     new: Array = field(default_factory=lambda: np.empty(0, bool))
+    weights: Array = field(default_factory=lambda: np.empty(0))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def append(self, X: Array, y: Array, ids: Array, new: bool) -> None:
+    def append(self, X: Array, y: Array, ids: Array, new: bool, weights: Array) -> None:
         """More samples come; the first ones say how many features there are."""
         if len(X) != len(y):
             raise DataError(f"there are {len(X)} rows and {len(y)} labels: give one label per row")
@@ -71,11 +73,13 @@ class Pending:
         )
         self.ids = np.concatenate([self.ids, ids])
         self.new = np.concatenate([self.new, np.full(len(X), new)])
+        self.weights = np.concatenate([self.weights, weights])
 
     def take(self, n: int) -> Pending:
         """The first n, which wait no longer."""
-        first = Pending(self.X[:n], self.y[:n], self.ids[:n], self.new[:n])
+        first = Pending(self.X[:n], self.y[:n], self.ids[:n], self.new[:n], self.weights[:n])
         self.X, self.y, self.ids, self.new = self.X[n:], self.y[n:], self.ids[n:], self.new[n:]
+        self.weights = self.weights[n:]
         return first
 
 
@@ -137,8 +141,16 @@ class OnlineLearner:
         """Samples that have come; those of a second pass count again."""
         return len(self.pending) + (0 if self.started is None else self.started[1].n_seen)
 
-    def learn(self, X: Array, y: ArrayLike, ids: Array | None = None, *, new: bool = True) -> None:
-        """Samples (n, d) with their labels.
+    def learn(
+        self,
+        X: Array,
+        y: ArrayLike,
+        ids: Array | None = None,
+        *,
+        new: bool = True,
+        sample_weight: ArrayLike | None = None,
+    ) -> None:
+        """Samples (n, d) with their labels, and their weights in the loss.
 
         Those that come again, and are not `new`, have the `ids` that they had before; they are learned, but do not
         count for the prequential error.
@@ -147,7 +159,11 @@ class OnlineLearner:
         labels = as_label_vector(np.asarray(y), "y")
         if self.classes is not None:
             labels = codes_of(labels, self.classes, self.n_seen)
-        self.pending.append(X, labels, np.arange(self.n_seen, self.n_seen + len(X)) if ids is None else ids, new)
+        weights = np.ones(len(X))
+        if sample_weight is not None and len(X):
+            weights = _checked_weights(X, sample_weight)
+        numbers = np.arange(self.n_seen, self.n_seen + len(X)) if ids is None else ids
+        self.pending.append(X, labels, numbers, new, weights)
         with one_blas_thread():
             if self.started is None and len(self.pending) >= self.online.warm_up:
                 self.start()
@@ -176,7 +192,8 @@ class OnlineLearner:
             waiting.y, self.classes = codes_of(waiting.y, classes, 0), classes
         setup, rows = self.setup_from(waiting.X[:n], waiting.y[:n], self.classes)
         machine = self.machine_for(setup, self.beside())
-        machine.start(rows, waiting.y[:n], waiting.ids[:n])
+        weights = self.weights_of(waiting.weights[:n], waiting.y[:n], setup.classes)
+        machine.start(rows, waiting.y[:n], waiting.ids[:n], weights)
         if not machine.inserted:
             raise ParameterError(
                 f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {n} samples"
@@ -189,7 +206,8 @@ class OnlineLearner:
     def learn_block(self, setup: Setup, machine: OnlineMachine) -> None:
         """Test and learn the samples that have waited longest."""
         block = self.pending.take(BLOCK)
-        outputs = machine.learn(setup.prepare(block.X), block.y, block.ids)
+        weights = self.weights_of(block.weights, block.y, setup.classes)
+        outputs = machine.learn(setup.prepare(block.X), block.y, block.ids, weights)
         predicted = outputs[:, 0] > 0 if outputs.shape[1] == 1 else outputs.argmax(axis=1)
         if block.new.any():
             wrong, silent = predicted != block.y, np.abs(outputs).max(axis=1) < _SILENT
@@ -207,13 +225,20 @@ class OnlineLearner:
                 classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
                 setup, rows = self.setup_from(waiting.X, codes, classes)
                 machine = self.machine_for(setup, None)
-                machine.start(rows, codes, waiting.ids)
+                weights = self.weights_of(waiting.weights, codes, classes)
+                machine.start(rows, codes, waiting.ids, weights)
                 return setup, machine
             setup, machine = self.started[0], self.started[1].copy()
             if len(waiting):
-                machine.process(setup.prepare(waiting.X), waiting.y, waiting.ids)
+                weights = self.weights_of(waiting.weights, waiting.y, setup.classes)
+                machine.process(setup.prepare(waiting.X), waiting.y, waiting.ids, weights)
             machine.finish()
             return setup, machine
+
+    def weights_of(self, weights: Array, codes: Array, classes: Array) -> Array:
+        """The weights of samples, times those of their classes."""
+        given = self.params.class_weight
+        return weights if given is None else weights * class_weights(classes, given, "the stream")[codes]
 
     def model(self) -> Model:
         """The machine as it is now, ready to predict and to be saved; the state does not change."""
@@ -310,6 +335,13 @@ def _extends(columns: Columns | None, known: Columns | None) -> bool:
         new.kind == old.kind and new.levels[: len(old.levels)] == old.levels
         for new, old in zip(columns.columns, known.columns, strict=True)
     )
+
+
+def _checked_weights(X: Array, sample_weight: ArrayLike) -> Array:
+    """The weights of samples, which may all be zero."""
+    weights = Dataset.from_arrays(X, sample_weight=sample_weight).weights(some=False)
+    assert weights is not None
+    return weights
 
 
 def _given(classes: ArrayLike) -> Array:

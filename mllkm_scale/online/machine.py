@@ -80,14 +80,17 @@ class OnlineMachine:
         self.sweep, self.queue = 0, np.empty(0, np.int64)  # of the visits to kept samples
         self.inserted = self.dropped = self.forgotten = 0  # in all
 
-    def start(self, X: Array, codes: Array, ids: Array) -> None:
-        """Learn the first samples together: all of them are kept, and all their kernels are probed in each round."""
+    def start(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> None:
+        """Learn the first samples together: all that have a weight are kept, and their kernels probed in each round."""
         n_seen, K = len(X), self.n_outputs
+        weights = np.ones(n_seen) if weights is None else weights
         since = latest_of_each(ids)
-        X, codes, ids, n = X[since], codes[since], ids[since], len(since)
+        since = since[weights[since] > 0]
+        X, codes, ids, weights, n = X[since], codes[since], ids[since], weights[since], len(since)
         signs = signs_of(codes, self.n_classes)
         even = np.where(signs > 0, 0.5 / np.maximum(1, (signs > 0).sum(axis=0)), 0.5 / (signs < 0).sum(axis=0).clip(1))
-        self.kept.append(rows=X, codes=codes, duals=np.zeros((n, K)), margins=np.zeros(n), ids=ids, since=since)
+        nothing = {"duals": np.zeros((n, K)), "margins": np.zeros(n)}
+        self.kept.append(rows=X, codes=codes, ids=ids, since=since, weights=weights, **nothing)
         self.n_seen, self.latest = n_seen, X[-REFERENCE:]
         self.kept.duals[:] = even
         first = min(self.settings.max_kernels, _FIRST_KERNELS)
@@ -105,9 +108,9 @@ class OnlineMachine:
         self.finish()
         self.forget()
 
-    def learn(self, X: Array, codes: Array, ids: Array) -> Array:
-        """A block of samples; returns f (b, K) of each, as it was before they were learned."""
-        outputs = self.process(X, codes, ids)
+    def learn(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> Array:
+        """A block of samples with their weights; returns f (b, K) of each, as it was before they were learned."""
+        outputs = self.process(X, codes, ids, weights)
         self.forget()
         self.n_blocks += 1
         self.latest = np.concatenate([self.latest, X])[-max(REFERENCE, EPISODE * BLOCK) :]
@@ -130,25 +133,32 @@ class OnlineMachine:
         twin.kept, twin.active = self.kept.copy(), self.active.copy()
         return twin
 
-    def process(self, X: Array, codes: Array, ids: Array) -> Array:
+    def process(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> Array:
         """Test, and then train on one sample after the other; of those that are kept already the duals go on."""
-        return np.concatenate([self.process_distinct(X[at], codes[at], ids[at]) for at in distinct_runs(ids)])
+        runs, weights = distinct_runs(ids), np.ones(len(X)) if weights is None else weights
+        return np.concatenate([self.process_distinct(X[at], codes[at], ids[at], weights[at]) for at in runs])
 
-    def process_distinct(self, X: Array, codes: Array, ids: Array) -> Array:
-        """Likewise, of samples none of which comes twice."""
+    def process_distinct(self, X: Array, codes: Array, ids: Array, weights: Array) -> Array:
+        """Likewise, of samples none of which comes twice; one without weight is tested only."""
         kept, at = self.kept, self.kept.find(ids)
         found = np.flatnonzero(at >= 0)
         at[found[kept.codes[at[found]] != codes[found]]] = -1  # with another label, it is another sample
         again, signs = at >= 0, signs_of(codes, self.n_classes)
         duals = np.zeros((len(X), self.n_outputs))
         duals[again] = kept.duals[at[again]]
-        outputs, after = self.active.visit(X, signs, np.full(len(X), self.settings.C), duals)
+        outputs, after = self.active.visit(X, signs, self.settings.C * weights, duals)
         margins, since = (signs * after).min(axis=1), self.n_seen + np.arange(len(X))
         kept.duals[at[again]], kept.margins[at[again]] = duals[again], margins[again]
-        kept.since[at[again]] = since[again]
-        new = ~again & (((signs * outputs).min(axis=1) < 1.0) | duals.any(axis=1))
+        kept.since[at[again]], kept.weights[at[again]] = since[again], weights[again]
+        new = ~again & (weights > 0) & (((signs * outputs).min(axis=1) < 1.0) | duals.any(axis=1))
         kept.append(
-            rows=X[new], codes=codes[new], duals=duals[new], margins=margins[new], ids=ids[new], since=since[new]
+            rows=X[new],
+            codes=codes[new],
+            duals=duals[new],
+            margins=margins[new],
+            ids=ids[new],
+            since=since[new],
+            weights=weights[new],
         )
         self.n_seen += len(X)
         return outputs

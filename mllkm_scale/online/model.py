@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mllkm_scale.data.weights import class_weight_in_words
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.record import ModelRecord
@@ -42,7 +43,9 @@ def model_of(
         n_open=n_seen * len(setup.gammas),
         n_train=n_seen,
         seed=int(params.random_state or 0),
-        params={name: getattr(params, name) for name in _SHAPES} | {"C": setup.C, "gammas": _plain(params.gammas)},
+        params={name: getattr(params, name) for name in _SHAPES}
+        | {"C": setup.C, "gammas": _plain(params.gammas)}
+        | {"class_weight": class_weight_in_words(params.class_weight)},
     )
     model = Model(
         family=setup.family,

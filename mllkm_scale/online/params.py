@@ -14,6 +14,7 @@ __all__ = ["SHARED", "OnlineParams", "require_online", "stream_params"]
 
 SHARED = (
     "C",
+    "class_weight",
     "map",
     "componentwise",
     "gammas",
@@ -58,6 +59,11 @@ def require_online(params: Params) -> Params:
     if not (isinstance(params.anchors, str) and params.anchors in ("auto", "all")):
         raise ParameterError(
             f"anchors={params.anchors!r}: the anchors of online learning are the arriving samples: leave it at 'auto'"
+        )
+    if isinstance(params.class_weight, str):
+        raise ParameterError(
+            f"class_weight={params.class_weight!r}: how many samples of a class will come is not known: give weights by"
+            " label"
         )
     if params.multi_class != "shared":
         raise ParameterError(

@@ -42,6 +42,8 @@ def fingerprint(learner: OnlineLearner) -> str:
     """Stands for the parameters: a stream goes on only with those that it was started with."""
     digest = hashlib.blake2b(digest_size=16)
     values = {name: getattr(learner.params, name) for name in SHARED if name not in _FREE} | vars(learner.online)
+    if learner.params.class_weight is None:  # streams from before there were weights go on
+        del values["class_weight"]
     values |= {"memory_budget": learner.params.budget_bytes, "like": learner.like is not None}
     for name, value in sorted(values.items()):
         digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
@@ -170,7 +172,10 @@ def _pending(arrays: Mapping[str, Array], coded: bool, columns: Columns | None) 
         most = len(arrays["classes"]) - 1
         y = conform_array(arrays, "pending_y", "i", (n,), least=0, most=most)
     ids = conform_array(arrays, "pending_ids", "i", (n,))
-    return Pending(X, y, ids, conform_array(arrays, "pending_new", "b", (n,)))
+    new, weights = conform_array(arrays, "pending_new", "b", (n,)), np.ones(n)
+    if "pending_weights" in arrays:
+        weights = conform_array(arrays, "pending_weights", "f", (n,), least=0.0)
+    return Pending(X, y, ids, new, weights)
 
 
 def _setup(classes: Array, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Setup:
@@ -216,7 +221,12 @@ def _require_machine(
     conform_array(arrays, "sums", "f", (K, s, d + 1))
     conform_array(arrays, "kept_codes", "i", (n,), least=0, most=len(setup.classes) - 1)
     conform_array(arrays, "kept_rows", "f", (n, d))
-    conform_array(arrays, "kept_duals", "f", (n, K), least=0.0, most=header["C"] * (1.0 + 1e-9))
+    weights = np.ones(n)
+    if "kept_weights" in arrays:
+        weights = conform_array(arrays, "kept_weights", "f", (n,), least=0.0)
+    duals = conform_array(arrays, "kept_duals", "f", (n, K), least=0.0)
+    if (duals > header["C"] * weights[:, None] * (1.0 + 1e-9)).any():
+        raise ValueError("the array kept_duals has duals beyond their box")
     conform_array(arrays, "kept_margins", "f", (n,))
     conform_array(arrays, "kept_ids", "i", (n,))
     conform_array(arrays, "kept_since", "i", (n,), least=0, most=header["n_seen"])

@@ -110,7 +110,8 @@ class Streaming:
         """Samples of a chunk, which may be a large one, with an ear for who wants to stop."""
         for start in range(0, len(chunk), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
-            self.learner.learn(chunk.X[part], chunk.y[part], chunk.ids[part], new=chunk.new)
+            weights = None if chunk.weights is None else chunk.weights[part]
+            self.learner.learn(chunk.X[part], chunk.y[part], chunk.ids[part], new=chunk.new, sample_weight=weights)
             if self.should_stop is not None and self.should_stop():
                 self.interrupt()
             if time.perf_counter() - self.saved_s >= self.checkpoint_s:

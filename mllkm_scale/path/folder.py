@@ -28,7 +28,7 @@ from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, DataError, ParameterError
 from mllkm_scale.mkl.certificate import Proof
 from mllkm_scale.path.points import PathPoint, knee_point
-from mllkm_scale.run.checked_state import StateSizes, require_state
+from mllkm_scale.run.checked_state import StateSizes, conform_duals, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.history import LOGGER
@@ -134,7 +134,7 @@ class PathFolder:
         with fitting(file):
             if header["machines"] != len(sizes) or header["proofs"] not in (0, len(sizes)):
                 raise ValueError(f"there are {header['machines']} machines and {header['proofs']} proofs")
-            if any(header["C"] != size.C for size in sizes):
+            if any(header["C"] != size.box.C for size in sizes):
                 raise ValueError(f"C is {header['C']:g}")
             states, proofs = [], []
             for k, size in enumerate(sizes):
@@ -142,8 +142,7 @@ class PathFolder:
                 states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
                 if header["proofs"]:
                     dual = conform_array(arrays, f"proof{k}_dual", "f", ()).item()
-                    most = size.C * (1.0 + 1e-9)
-                    duals = conform_array(arrays, f"proof{k}_duals", "f", (size.n, size.K), least=0.0, most=most)
+                    duals = conform_duals(arrays, f"proof{k}_duals", size)
                     if dual > float(duals.sum()) * (1.0 + 1e-9):
                         raise ValueError(f"the duals of the array proof{k}_duals cannot prove {dual:g}")
                     proofs.append(Proof(dual, duals))

@@ -24,9 +24,11 @@ from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.first_step import FirstStep, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.subset import split
+from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
+from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, resolve
@@ -140,6 +142,8 @@ def train_path(
         if isinstance(validation, float | int):
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
+        automatic = Cs is None and (kernel_counts is None or settings.C == "auto")
+        dataset = weigh(dataset, settings.class_weight, relative=automatic, budget_bytes=settings.budget_bytes).dataset
         scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
         dataset, held_out, step = training_rows(
             dataset,
@@ -239,7 +243,7 @@ class PathTraining:
     def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
         """Train the next point, or take it from the folder; its end is where the one after it begins."""
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
-        sizes = [StateSizes.of(problem, K, problem.C) for K in self.outputs(problem)]
+        sizes = [StateSizes.of(problem, K) for K in self.outputs(problem)]
         found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind, sizes)
         if found is not None and self.folder is not None:
             point, end = found
@@ -287,7 +291,7 @@ class PathTraining:
             parameter=self.values.parameter,
             value=value,
             n_kernels=model.n_kernels,
-            error=float("nan") if evaluation is None else evaluation.error,
+            error=float("nan") if evaluation is None else _error(evaluation),
             gap=model.certificate.gap,
             status=result.status,
             elapsed_s=elapsed_s,
@@ -298,6 +302,11 @@ class PathTraining:
         """Called often while passes are under way."""
         if self.should_stop is not None and self.should_stop():
             raise InterruptedTraining("the path was interrupted: its models so far are kept")
+
+
+def _error(evaluation: Evaluation) -> float:
+    """By the weights of the rows, where they have some."""
+    return evaluation.error if evaluation.weighted_error is None else evaluation.weighted_error
 
 
 def _in_words(point: PathPoint) -> str:

@@ -59,6 +59,7 @@ class Sizes:
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
     held_bytes: int = 0  # of rows that were reduced, and of what reduces them
+    weighted: bool = False  # whether rows have weights
     n_tried: int = 0  # rows on which a setting is trained that competes with others
     as_learned: bool = False  # whether it is sure that MKL does not weigh the learned kernels
 
@@ -110,6 +111,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_signs=K,
         n_tried=min(dataset.n_rows, MOST_ROWS) if len(contenders(params, dataset.n_rows)) > 1 else 0,
         n_unmapped=n_unmapped,
+        weighted=dataset.has_weights or params.class_weight is not None,
         metric="diagonal" if params.metric == "auto" else params.metric,
         n_gammas=n_gammas(params.gammas),
         componentwise=params.componentwise,

@@ -13,6 +13,7 @@ from typing import Any
 from mllkm_scale.base.units import format_at_least, format_bytes
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.weights import WEIGHT_BYTES
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.params import Params
@@ -181,12 +182,14 @@ def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
     """What is held from the beginning to the end, whatever is solved."""
     n = sizes.n_rows
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    weights = [("weights of the samples", n * WEIGHT_BYTES, f"{n} samples")] if sizes.weighted else []
     held = [("reduction of the columns", sizes.held_bytes, "its matrix, and the rows if they are in memory")]
     return [
         ("interpreter and libraries", base_bytes, "measured"),
         *(held if sizes.held_bytes else []),
         ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
         _samples(sizes),
+        *weights,
         (
             "kernel scales",
             sizes.n_anchors * (8 * sizes.n_gammas + 32),

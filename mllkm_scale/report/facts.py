@@ -175,6 +175,7 @@ def _status_note(run: Run) -> str:
         "time_limit": "the time was over first",
         "precision": "rounding forbids a smaller gap",
         "ended": "all samples were learned",
+        "interrupted": "not finished: it can be resumed",
         "not finished": "interrupted, or still under way",
     }
     return notes.get(run.status, "")

@@ -14,6 +14,7 @@ from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.image_shape import ImageShape, read_image_shape, require_image_shape
+from mllkm_scale.data.weights import weights_in_numbers
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.names import Features, unique_names
 from mllkm_scale.run.folder import EVALUATION, RunFolder
@@ -72,6 +73,7 @@ class ReportFinalizer:
             "features": dataset.n_features,
             "feature_names": dataset.feature_names,
             "image_shape": self.image_shape,
+            **({"weights": weights_in_numbers(dataset.weights())} if dataset.has_weights else {}),
         }
 
     def round_error(self, number: int, machine: Callable[[], Model]) -> float | None:

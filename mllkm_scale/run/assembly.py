@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.weights import class_weight_in_words, weights_in_numbers
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
@@ -79,7 +80,7 @@ def _model(
         n_open=problem.grid.n_open,
         n_train=problem.data.n_rows,
         seed=problem.seed,
-        params=plain_params(params) | {"C": problem.C},
+        params=plain_params(params) | {"C": problem.C} | weights_in_numbers(problem.weights),
     )
     return Model(
         family=problem.grid.family,
@@ -105,10 +106,11 @@ def profile_of(problem: Problem, model: Model) -> Profile:
 
 
 def plain_params(params: Params) -> dict[str, Any]:
-    """Parameters as JSON holds them; an array of anchors is named by its shape."""
+    """Parameters as JSON holds them; an array of anchors is named by its shape, weights of classes are text."""
     plain = asdict(params)
     if not isinstance(plain["anchors"], str | int):
         plain["anchors"] = f"array {np.shape(params.anchors)}"
+    plain["class_weight"] = class_weight_in_words(params.class_weight)
     for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "worker_timeout", "verbose", "memory_budget"):
         del plain[name]  # they shape the run, not the model
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain.items()} | {

@@ -71,14 +71,16 @@ class CrossFit:
 
         None if no rows can be held out.
         """
-        scores, codes = [], []
+        scores, codes, weights = [], [], []
         for trial, executor in self._trials():
             with closing(trial):
                 scores.append(self._scores(trial, executor, mkl))
                 codes.append(trial.codes)
+                weights.append(trial.weights)
         if not scores:
             return None
-        return fit_calibration(np.concatenate(scores), np.concatenate(codes), self.rows_in_words)
+        source = self.rows_in_words
+        return fit_calibration(np.concatenate(scores), np.concatenate(codes), source, np.concatenate(weights))
 
     def _scores(self, trial: Trial, executor: Executor, mkl: bool) -> Array:
         if not mkl:

@@ -26,8 +26,9 @@ from mllkm_scale.mkl.certificate import Objective
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.state import Machine, State
 from mllkm_scale.run.problem import Problem
+from mllkm_scale.solver.box import Box
 
-__all__ = ["StateSizes", "require_objective", "require_state"]
+__all__ = ["StateSizes", "conform_duals", "require_objective", "require_state"]
 
 
 _ROUNDING = 1e-6  # by which what is computed again may be off
@@ -36,17 +37,17 @@ _UNIT = 1e-6  # by which weights may miss the simplex
 
 @dataclass(frozen=True)
 class StateSizes:
-    """What the fields of a state are bounded by: samples, outputs, kernel ids and C."""
+    """What the fields of a state are bounded by: samples, outputs, kernel ids and the box."""
 
     n: int
     K: int
     n_ids: int
-    C: float
+    box: Box
 
     @classmethod
-    def of(cls, problem: Problem, K: int, C: float) -> StateSizes:
-        """Of a machine on K columns of the signs, with this C."""
-        return cls(problem.data.n_rows, K, len(problem.grid), C)
+    def of(cls, problem: Problem, K: int) -> StateSizes:
+        """Of a machine on K columns of the signs."""
+        return cls(problem.data.n_rows, K, len(problem.grid), problem.box)
 
 
 Check = Callable[[Mapping[str, Array], str, StateSizes], object]
@@ -87,8 +88,14 @@ def _mask(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
     conform_array(arrays, name, "b", (sizes.n, sizes.K))
 
 
-def _in_box(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> None:
-    conform_array(arrays, name, "f", (sizes.n, sizes.K), least=0.0, most=sizes.C * (1.0 + 1e-9))
+def conform_duals(arrays: Mapping[str, Array], name: str, sizes: StateSizes) -> Array:
+    """Duals (n, K) within their box, or a ValueError that names the array."""
+    duals = conform_array(arrays, name, "f", (sizes.n, sizes.K), least=0.0)
+    beyond = np.argwhere(duals > sizes.box.upper[:, None] * (1.0 + 1e-9))
+    if len(beyond):
+        row, column = beyond[0]
+        raise ValueError(f"the array {name} holds {duals[row, column]:g}, more than {sizes.box.upper[row]:g}")
+    return duals
 
 
 _SEQUENTIAL: dict[str, Check] = {
@@ -96,16 +103,16 @@ _SEQUENTIAL: dict[str, Check] = {
     "active": _ids,
     "weights": _weights_of("active"),
     "working": _mask,
-    "duals": _in_box,
+    "duals": conform_duals,
     "inner_tol": _number("f", 0.0),
     "pool": _ids,
     "priced": _flag,
     "scanned": _flag,
     "left": _ids,
-    "proof": _in_box,
+    "proof": conform_duals,
     "best_active": _ids,
     "best_weights": _weights_of("active"),
-    "best_duals": _in_box,
+    "best_duals": conform_duals,
     "bound": _number("f", -np.finfo(float).max),
     "best_primal": _bound,
     "idle": _number("i", 0),
@@ -116,7 +123,7 @@ _PAPER: dict[str, Check] = {
     "round": _number("i", 0),
     "active": _ids,
     "weights": _weights_of("active"),
-    "duals": _in_box,
+    "duals": conform_duals,
     "violators": _ids,
     "inner_tol": _number("f", 0.0),
     "value": _bound,
@@ -155,7 +162,7 @@ def require_objective(state: Any, objective: Objective, problem: Problem, signs:
 
 
 def _primal(machine: Machine, problem: Problem, signs: Array, executor: Executor, *, shared_norm: bool) -> float:
-    """P over all samples: 1/2 (sum_m |w_m|)^2 + C sum hinge, or 1/2 sum_m |w_m|^2 / beta_m for weights as they are."""
+    """P over all samples: 1/2 (sum_m |w_m|)^2 + sum C_i hinge_i, or 1/2 sum_m |w_m|^2 / beta_m for given beta."""
     used = machine.weights > 0
     kernels, weights = problem.grid.take(machine.active[used]), machine.weights[used]
     rows = np.flatnonzero(machine.duals.any(axis=1))
@@ -164,7 +171,7 @@ def _primal(machine: Machine, problem: Problem, signs: Array, executor: Executor
     coef, local_coef = kernels.coefficients(support, signed, weights)
     margins = signs * decide_all(problem.grid.family, problem.data, kernels, coef, local_coef, executor)
     norm = float(weights @ np.sqrt(forms)) ** 2 if shared_norm else float(weights @ forms)
-    return 0.5 * norm + problem.C * float(np.maximum(0.0, 1.0 - margins).sum())
+    return 0.5 * norm + problem.box.loss(margins)
 
 
 def _provable(duals: Array, machine: Machine, problem: Problem, signs: Array) -> float:

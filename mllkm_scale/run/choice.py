@@ -20,7 +20,6 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.schemas import conform
 from mllkm_scale.base.threads import Threads
-from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.margins import NearMargin, decide_all, decisions, near_margin
 from mllkm_scale.mkl.pricing import RAMPS
@@ -30,7 +29,7 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
 from mllkm_scale.plan.sizes import DEAR_FLOPS, ROUNDS
 from mllkm_scale.plan.training import Plan
-from mllkm_scale.run.folds import Trial, mistakes
+from mllkm_scale.run.folds import Trial, error_of
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import make_machine
 
@@ -97,8 +96,7 @@ def learned_near_margin(problem: Problem, plan: Plan, executor: Executor) -> Nea
     assert start is not None
     decided = decisions(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, executor)
     limits = [1.0 + width for width in RAMPS]
-    weights = unit_weights(problem.data.n_rows)
-    return near_margin(decided, problem.signs, weights, problem.data.chunk_rows, limits, plan.near_rows)
+    return near_margin(decided, problem.signs, problem.row_weights, problem.data.chunk_rows, limits, plan.near_rows)
 
 
 def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, margins: Array) -> Any:
@@ -141,20 +139,20 @@ def choose(
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
         paths = [MKLPath(trial, params, plan, threads, executor, poll) for trial in trials]
-        errors = _search(lambda C: sum(path.mistakes(C) for path in paths) / n_held)
+        weights, codes = (np.concatenate([getattr(trial, name) for trial in trials]) for name in ("weights", "codes"))
+        errors = _search(lambda C: error_of(np.concatenate([path.scores(C) for path in paths]), codes, weights))
         learned = [learned_scores(trial) for trial in trials]
-        codes = np.concatenate([trial.codes for trial in trials])
-    learned_error = mistakes(np.concatenate(learned), codes) / n_held
+    learned_error = error_of(np.concatenate(learned), codes, weights)
     source = "rows held out to choose C" if folded else HELD_OUT
     Cs = tuple(sorted(errors))
     told, best = tuple(errors[C] for C in Cs), min(Cs, key=lambda C: errors[C])
     if params.finish == "auto" and stands and learned_error < errors[best]:
         reason = f"better on held-out rows, {100 * learned_error:.2f} % error against {100 * errors[best]:.2f} % by MKL"
-        calibration = fit_calibration(np.concatenate(learned), codes, source)
+        calibration = fit_calibration(np.concatenate(learned), codes, source, weights)
         return Choice(own, False, reason, Cs, told, learned_error, calibration)
     reason = f"weighed by MKL; C = {best:g} by {100 * errors[best]:.2f} % error on held-out rows"
     found = [path.found[best] for path in paths if best in path.found]
-    calibration = fit_calibration(np.concatenate(found), codes, source) if len(found) == len(paths) else None
+    calibration = fit_calibration(np.concatenate(found), codes, source, weights) if len(found) == len(paths) else None
     return Choice(best, True, reason, Cs, told, learned_error, calibration)
 
 
@@ -172,10 +170,10 @@ def _search(error: Callable[[float], float]) -> dict[float, float]:
 
 
 def balancing_C(problem: Problem, within: float) -> float:
-    """The C for which no other length of the learned machine has a smaller P: (sum |w|)^2 = C sum of y f within.
+    """The C for which no other length of the learned machine has a smaller P: (sum |w|)^2 = sum C_i y_i f_i within.
 
-    `within` is that sum over the samples within the margin. Where these are on the wrong side on the whole, there is
-    none; then it is 1.
+    `within` is the weighted sum of y f over the samples within the margin. Where these are on the wrong side on the
+    whole, there is none; then it is 1.
     """
     start = problem.learned
     assert start is not None
@@ -206,10 +204,6 @@ class MKLPath:
         self.ways = plan, threads, executor, poll
         self.states: dict[float, Any] = {}
         self.found: dict[float, Array] = {}  # scores of the held-out rows
-
-    def mistakes(self, C: float) -> int:
-        """Held-out rows that the machine of this C predicts wrongly."""
-        return mistakes(self.scores(C), self.trial.codes)
 
     def scores(self, C: float) -> Array:
         """f of the held-out rows (rows, K) by the machine of this C."""
@@ -260,6 +254,11 @@ def held_out_trial(problem: Problem) -> Trial:
     used[held] = False
     rows = np.flatnonzero(used)
     smaller = replace(
-        problem, data=subset(problem.data, rows, "rows"), signs=problem.signs[rows], codes=problem.codes[rows]
+        problem,
+        data=subset(problem.data, rows, "rows"),
+        signs=problem.signs[rows],
+        codes=problem.codes[rows],
+        weights=None if problem.weights is None else problem.weights[rows],
     )
-    return Trial(smaller, problem.data.rows(held).astype(np.float64), problem.codes[held])
+    values = problem.data.rows(held).astype(np.float64)
+    return Trial(smaller, values, problem.codes[held], problem.row_weights[held])

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.weighted import weighted_mean
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.run.problem import Problem
 
-__all__ = ["FOLDS", "Fold", "Trial", "folds_of", "log_losses", "make_trial", "mistakes", "predicted"]
+__all__ = ["FOLDS", "Fold", "Trial", "error_of", "folds_of", "log_losses", "make_trial", "predicted"]
 
 
 FOLDS = 3
@@ -29,11 +30,12 @@ class Fold:
 
 @dataclass(frozen=True)
 class Trial:
-    """A problem to train on, and prepared rows that it does not have, with the numbers of their classes."""
+    """A problem to train on, and prepared rows that it does not have, with their weights and numbers of classes."""
 
     problem: Problem
     rows: Array
     codes: Array
+    weights: Array
 
     def close(self) -> None:
         self.problem.close()
@@ -79,7 +81,8 @@ def make_trial(dataset: Dataset, codes: Array, fold: Fold, build: Callable[[Data
     """The problem that `build` makes of the rows to train on, and the rows that are held out."""
     problem = build(subset(dataset, fold.rest, "rows"))
     rows = problem.preprocessor.transform(dataset.rows(fold.held), np.float64)
-    return Trial(problem, rows, codes[fold.held])
+    weights = dataset.weights()
+    return Trial(problem, rows, codes[fold.held], np.ones(len(rows)) if weights is None else weights[fold.held])
 
 
 def predicted(F: Array) -> Array:
@@ -87,20 +90,20 @@ def predicted(F: Array) -> Array:
     return (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
 
 
-def mistakes(F: Array, codes: Array) -> int:
-    """Rows that are predicted wrongly by the scores F (rows, K)."""
-    return int(np.count_nonzero(predicted(F) != codes))
+def error_of(F: Array, codes: Array, weights: Array) -> float:
+    """Share of the weight of rows that are predicted wrongly by the scores F (rows, K)."""
+    return weighted_mean(predicted(F) != codes, weights)
 
 
-def log_losses(F: Array, codes: Array) -> Array:
-    """Log loss of every row, the probabilities being the softmax of s F: s is the best of some factors.
+def log_losses(F: Array, codes: Array, weights: Array) -> Array:
+    """Log loss of every row, the probabilities being the softmax of s F: s is the best of some factors for the weights.
 
     Scores that are right by as much as others are wrong lose log 2 each:
 
-    >>> log_losses(np.array([[1.0], [1.0]]), np.array([0, 1])).round(1)
+    >>> log_losses(np.array([[1.0], [1.0]]), np.array([0, 1]), np.ones(2)).round(1)
     array([0.7, 0.7])
     """
     F = np.column_stack([-0.5 * F[:, 0], 0.5 * F[:, 0]]) if F.shape[1] == 1 else F
     behind = F - F[np.arange(len(codes)), codes][:, None]
     each = (np.logaddexp.reduce(factor * behind, axis=1) for factor in _FACTORS)
-    return min(each, key=lambda losses: float(losses.mean()))
+    return min(each, key=lambda losses: weighted_mean(losses, weights))

@@ -14,6 +14,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Listener, Phase
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data import Dataset, Preprocessor, check, prepare
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
@@ -32,11 +33,13 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
+from mllkm_scale.solver.box import Box
 
 __all__ = ["Problem", "build_problem"]
 
 _SAMPLE_ROWS = 1000  # for distances
 _RESULT_FREE = (
+    "class_weight",  # shapes it by the weights of the rows
     "tol",
     "max_kernels",
     "max_rounds",
@@ -52,7 +55,10 @@ _RESULT_FREE = (
 
 @dataclass(frozen=True)
 class Problem:
-    """All that the solver needs to know of the data; `signs` (n, K) in one byte each, K = 1 for two classes."""
+    """All that the solver needs to know of the data; `signs` (n, K) in one byte each, K = 1 for two classes.
+
+    `weights` are those of the rows in the loss, None where they are one.
+    """
 
     data: Dataset
     classes: Array
@@ -66,6 +72,17 @@ class Problem:
     learned: LearnedStart | None = None
     learned_record: LearnedRecord | None = None
     feature_names: tuple[str, ...] | None = None
+    weights: Array | None = None
+
+    @property
+    def row_weights(self) -> Array:
+        """The weight of every row in the loss."""
+        return unit_weights(len(self.codes)) if self.weights is None else self.weights
+
+    @property
+    def box(self) -> Box:
+        """The box of the duals, and the loss."""
+        return Box(self.C, self.row_weights)
 
     def close(self) -> None:
         self.data.close()
@@ -99,7 +116,7 @@ def build_problem(
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
-    classes, codes = dataset.label_codes()
+    (classes, codes), weights = dataset.label_codes(), dataset.weights()
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
     names, indicators = unique_names(dataset.feature_names), dataset.indicators
@@ -130,8 +147,9 @@ def build_problem(
             Family(check_map(params.map), params.componentwise),
             settings,
             threads or Threads(),
+            weights=weights,
             hold_out=data.n_rows > FOLD_ROWS,
-            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, seed, count), seed),
+            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, weights, seed, count), seed),
             listener=listener,
             poll=poll,
             out_of_time=out_of_time,
@@ -167,8 +185,8 @@ def build_problem(
             )
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
-    fingerprint = _fingerprint(params, data, signs, seed, count)
-    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names)
+    fingerprint = _fingerprint(params, data, signs, weights, seed, count)
+    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names, weights)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:
@@ -202,7 +220,7 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
     return executor.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
-def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int, n_learned: int) -> str:
+def _fingerprint(params: Params, data: Dataset, signs: Array, weights: Array | None, seed: int, n_learned: int) -> str:
     """Names the problem: the same for the same prepared data and the same parameters that shape the result.
 
     `max_kernels` shapes it where it bounds the number of kernels that are learned.
@@ -213,6 +231,8 @@ def _fingerprint(params: Params, data: Dataset, signs: Array, seed: int, n_learn
             digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
     digest.update(f"seed={seed};{data.n_rows}x{data.n_features};learned={n_learned};".encode())
     digest.update(np.packbits(signs > 0).tobytes())
+    if weights is not None:
+        digest.update(np.ascontiguousarray(weights).data)
     for _, chunk in data.chunks():
         digest.update(np.ascontiguousarray(chunk).data)
     return digest.hexdigest()

@@ -25,6 +25,7 @@ from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, Selected, conform, parse_json
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.weighted import effective_rows, weighted_mean
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
 from mllkm_scale.errors import CheckpointError
@@ -138,7 +139,9 @@ def select(
         return None
     if several and len(codes) * int(codes.max() + 1) > MOST_SIGNS:
         rivals = [rival for rival in rivals if _is_learned(rival)]
-    held = np.concatenate([codes[fold.held] for fold in folds])
+    at_held = np.concatenate([fold.held for fold in folds])
+    given = dataset.weights()
+    held, weights = codes[at_held], np.ones(len(at_held)) if given is None else given[at_held]
     listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
     plan = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
     tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
@@ -160,20 +163,24 @@ def select(
         found = first
         if len(folds) > 1:
             n_first = len(folds[0].held)
-            later = tested(_in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}), folds[1:])
+            later = tested(
+                _in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}, weights[:n_first]), folds[1:]
+            )
             found = {at: np.concatenate([first[at], F]) for at, F in later.items()} or first
     tried = []
     for at, start in first.items():
         F = found.get(at, start)
         wrong = _wrong(F, held[: len(F)])
-        losses = wrong if few else log_losses(F, held)
-        judged = float(wrong.mean()) if few else doubted(losses, log_losses(found[0], held), DOUBT)
-        tried.append(Tried(**_setting(rivals[at]), error=float(wrong.mean()), judged=judged, rows=len(F)))
+        judged = error = weighted_mean(wrong, weights[: len(F)])
+        if not few:
+            losses, others = (log_losses(scores, held, weights) for scores in (F, found[0]))
+            judged = doubted(losses, others, DOUBT, weights)
+        tried.append(Tried(**_setting(rivals[at]), error=error, judged=judged, rows=len(F)))
     taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
     listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     best = found.get(list(first)[taken])
     source = "rows held out to choose the setting"
-    calibration = None if best is None else fit_calibration(best, held[: len(best)], source)
+    calibration = None if best is None else fit_calibration(best, held[: len(best)], source, weights[: len(best)])
     return Selection(tuple(tried), taken, calibration)
 
 
@@ -214,10 +221,11 @@ def _wrong(F: Array, codes: Array) -> Array:
     return (predicted(F) != codes).astype(np.float64)
 
 
-def _in_the_race(wrong: Mapping[int, Array]) -> list[int]:
+def _in_the_race(wrong: Mapping[int, Array], weights: Array) -> list[int]:
     """Settings that are not clearly behind the best one on the same rows."""
-    best = min(wrong.values(), key=lambda one: float(one.mean()))
-    return [at for at, one in wrong.items() if doubted(one, best, -DOUBT) <= best.mean()]
+    best = min(wrong.values(), key=lambda one: weighted_mean(one, weights))
+    least = weighted_mean(best, weights)
+    return [at for at, one in wrong.items() if doubted(one, best, -DOUBT, weights) <= least]
 
 
 def _is_learned(params: Params) -> bool:
@@ -229,14 +237,16 @@ def _setting(params: Params) -> dict[str, Any]:
     return {name: getattr(params, name) for name in _SETTLED} | named
 
 
-def doubted(losses: Array, others: Array, doubt: float) -> float:
-    """The mean of losses, and some standard errors of their differences to others on the same rows.
+def doubted(losses: Array, others: Array, doubt: float, weights: Array) -> float:
+    """The weighted mean of losses, and some standard errors of their differences to others on the same rows.
 
     >>> losses = np.array([0.0, 1.0, 0.0, 1.0])
-    >>> doubted(losses, losses, 2.0), doubted(losses, np.ones(4), 2.0)
+    >>> doubted(losses, losses, 2.0, np.ones(4)), doubted(losses, np.ones(4), 2.0, np.ones(4))
     (0.5, 1.0)
     """
-    return float(losses.mean() + doubt * (losses - others).std() / np.sqrt(len(losses)))
+    differences = losses - others
+    variance = weighted_mean(np.square(differences - weighted_mean(differences, weights)), weights)
+    return float(weighted_mean(losses, weights) + doubt * np.sqrt(variance) / np.sqrt(effective_rows(weights)))
 
 
 def load_selection(path: Path, rivals: Sequence[Params]) -> Selection | None:

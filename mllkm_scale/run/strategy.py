@@ -62,7 +62,7 @@ def make_machine(
             )
         X = problem.data.rows(np.arange(n)).astype(np.float64)
         family = GridFamily(problem.grid)
-        return PaperMKL(family, X, signs, problem.C, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
+        return PaperMKL(family, X, signs, problem.box, params.tol, insertions=INSERTIONS, seed=problem.seed, poll=poll)
     scratch_dir = None if params.scratch_dir is None else Path(params.scratch_dir)
     inner = InnerMKL(
         problem.data,
@@ -87,6 +87,7 @@ def make_pricing(problem: Problem, params: Params, plan: Plan, threads: Threads,
 def _settings(problem: Problem, params: Params) -> Settings:
     return Settings(
         C=problem.C,
+        weights=problem.weights,
         tol=params.tol,
         seed=problem.seed,
         overlap=params.overlap,

@@ -80,6 +80,10 @@ class SupportDuals:
     rows: Array
     values: Array  # (len(rows), K)
 
+    def among(self, n_rows: int, kept: Array | None) -> SupportDuals:
+        """As duals of more rows, of which these rows have the numbers `kept`; None for the same rows."""
+        return self if kept is None else SupportDuals(n_rows, kept[self.rows], self.values)
+
     def dense(self) -> Array:
         """All of them."""
         duals = np.zeros((self.n_rows, self.values.shape[1]))
@@ -104,7 +108,7 @@ class TrainResult:
 
     @property
     def duals(self) -> Array:
-        """The duals (n, K), from 0 to C."""
+        """The duals (n, K), from 0 to C_i."""
         return self.support_duals.dense()
 
     def __repr__(self) -> str:
@@ -230,7 +234,11 @@ class Training:
         if self.calibration is None:
             self.calibration = self.calibrate(problem, dataset, mkl=True)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
-        statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        try:
+            statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
+        except InterruptedTraining as error:
+            error.result = self.unfinished(problem)
+            raise
         status = next((s for s in statuses if s != "converged"), "converged")
         model = self.machine(problem, status)
         model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
@@ -413,6 +421,19 @@ class Training:
         self.history.append(event)
         self.listener(self.history[-1])
 
+    def unfinished(self, problem: Problem) -> TrainResult | None:
+        """The machines as far as they are, once each has ended a round; their model is in the folder, too."""
+        if len(self.states) < len(self.columns(problem)):
+            return None
+        model = replace(self.machine(problem, "interrupted"), calibration=self.calibration)
+        whole = model if self.step is None else model.behind(self.step)
+        if self.folder is not None:
+            whole.save(self.folder.model)
+        duals = np.concatenate([state.machine.duals for state in self.states], axis=1)
+        rows = np.flatnonzero(duals.any(axis=1))
+        support = SupportDuals(len(duals), rows, duals[rows])
+        return TrainResult(whole, support, tuple(self.history), "interrupted", self.plan, peak_bytes())
+
     def machine(self, problem: Problem, status: str) -> Model:
         """The model of the best machines so far."""
         total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
@@ -462,7 +483,7 @@ class Training:
         problem = problem if self.choice is None else replace(problem, C=self.choice.C)
         states = []
         for k, (objective, signs) in enumerate(zip(self.objectives, columns, strict=False)):
-            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1], problem.C))
+            require_state(kind, arrays, f"machine{k}_", StateSizes.of(problem, signs.shape[1]))
             states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
             require_objective(states[-1], objective, problem, signs, self.executor)
         return states

@@ -27,6 +27,7 @@ COMMANDS = (
     "stream",
     "predict",
     "evaluate",
+    "explain",
     "inspect",
     "report",
     "export",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mllkm_scale.cli.ending import Interruption, interruption
+from mllkm_scale.base.interruption import Interruption, interruption
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from mllkm_scale import Model
 from mllkm_scale.cli.training_run import TrainingRun
 from mllkm_scale.errors import ClusterError, InterruptedTraining
 from mllkm_scale.run.job.cluster import ClusterSpec
@@ -155,7 +156,7 @@ def test_a_signal_ends_the_training_with_a_checkpoint_and_says_how_to_go_on(
     assert "Traceback" not in errors
     assert f"{number.name}: ending at the next safe point" in errors
     assert errors.rstrip().endswith(f"to go on: mllkm {' '.join(slow_training)} --resume")
-    assert not (tmp_path / "run" / "model.mllkm").exists()
+    assert Model.load(tmp_path / "run" / "model.mllkm").certificate.status == "interrupted"
     assert not (tmp_path / "run" / ".lock").exists()
     assert (tmp_path / "run" / "checkpoint.npz").exists()
 

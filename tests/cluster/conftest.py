@@ -128,3 +128,71 @@ def eventually(condition: Callable[[], Any], within_s: float = 40.0) -> Any:
 @pytest.fixture(scope="session", name="eventually")
 def eventually_fixture() -> Callable[..., Any]:
     return eventually
+
+
+KNOCK = """
+import asyncio, sys
+from pathlib import Path
+from distributed.comm.core import connect
+from distributed.security import Security
+from mllkm_scale.cluster.certificates import security_in
+
+async def knock(address, security):
+    try:
+        comm = await connect(address, timeout=15, **security.get_connection_args("client"))
+    except Exception as error:
+        return type(error).__name__
+    comm.abort()
+    return "connected"
+
+address = sys.argv[1]
+print(asyncio.run(knock(address.replace("tls://", "tcp://"), Security())))
+print(asyncio.run(knock(address, Security.temporary())))
+print(asyncio.run(knock(address, security_in(Path(sys.argv[2])))))
+"""
+
+
+def assert_closed(address: str, certificates: Path, namespace: str = "") -> None:
+    """What listens is reached with the certificates of its run, and neither without any nor with others."""
+    inside = ["ip", "netns", "exec", namespace] if namespace else []
+    command = [*inside, sys.executable, "-c", KNOCK, address, str(certificates)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    without, with_others, with_its_own = said.stdout.split() or ["", "", said.stderr]
+    assert (address, with_its_own) == (address, "connected")
+    assert "connected" not in (without, with_others)
+
+
+def namespaces() -> str:
+    """Why network namespaces cannot be made here; nothing if they can."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        return "network namespaces need `ip` and root"
+    made = subprocess.run(["ip", "netns", "add", "mllkm-try"], capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "delete", "mllkm-try"], capture_output=True)
+    return f"`ip netns add` fails here: {made.stderr.strip()}" if made.returncode else ""
+
+
+@pytest.fixture
+def other_host() -> Iterator[tuple[str, str]]:
+    """A second network namespace, joined to this one by a pair of interfaces: its name, and the address of this end."""
+    if why := namespaces():
+        pytest.skip(why)
+    name, here = f"mllkm-{os.getpid()}", f"mllkm{os.getpid() % 10000}"
+    commands = [
+        f"ip netns add {name}",
+        f"ip link add {here} type veth peer name eth0 netns {name}",
+        f"ip addr add 10.231.7.1/24 dev {here}",
+        f"ip link set {here} up",
+        f"ip -n {name} addr add 10.231.7.2/24 dev eth0",
+        f"ip -n {name} link set eth0 up",
+        f"ip -n {name} link set lo up",
+        f"ip -n {name} route add default via 10.231.7.1",
+    ]
+    try:
+        for command in commands:
+            made = subprocess.run(command.split(), capture_output=True, text=True)
+            if made.returncode:
+                pytest.skip(f"`{command}` fails here: {made.stderr.strip()}")
+        yield name, here
+    finally:
+        subprocess.run(["ip", "link", "delete", here], capture_output=True)
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale import Dataset, MLLKMClassifier, MLLKMClassifierCV, train
 from mllkm_scale.cluster.collections import stored
 from mllkm_scale.data.collections import Collection
 from mllkm_scale.errors import BudgetError, DataError, MLLKMError, ParameterError
@@ -84,7 +84,7 @@ def test_a_collection_has_the_bits_of_a_file_and_keeps_its_names(tmp_path, iris,
 def test_the_estimator_takes_collections_as_it_takes_frames(iris):
     X, y = frame(*iris)
     lazy, eager = MLLKMClassifier(**SETTINGS).fit(X, y), MLLKMClassifier(**SETTINGS).fit(X.compute(), iris[1])
-    assert np.array_equal(lazy.coef_, eager.coef_)
+    assert np.array_equal(lazy.model_.coef, eager.model_.coef)
     assert lazy.feature_names_in_.tolist() == eager.feature_names_in_.tolist() == NAMES
     assert lazy.n_features_in_ == 4
 
@@ -111,7 +111,7 @@ def test_a_table_in_partitions_is_the_table_in_one():
     whole = MLLKMClassifier(**SETTINGS).fit(rows, labels)
     parts = MLLKMClassifier(**SETTINGS).fit(dd.from_pandas(rows, npartitions=7), dd.from_pandas(labels, npartitions=7))
     assert parts.model_.encoding.columns == whole.model_.encoding.columns
-    assert np.array_equal(parts.coef_, whole.coef_)
+    assert np.array_equal(parts.model_.coef, whole.model_.coef)
     assert parts.classes_.tolist() == ["no", "yes"]
 
 
@@ -137,7 +137,7 @@ def test_columns_can_be_named_as_categories(iris):
     rows = pd.DataFrame({"zip": np.arange(150) % 3, "size": iris[0][:, 2]})
     given = {"categories": ["zip"], **SETTINGS}
     lazy = MLLKMClassifier(**given).fit(dd.from_pandas(rows, npartitions=3), iris[1])
-    assert np.array_equal(lazy.coef_, MLLKMClassifier(**given).fit(rows, iris[1]).coef_)
+    assert np.array_equal(lazy.model_.coef, MLLKMClassifier(**given).fit(rows, iris[1]).model_.coef)
     with pytest.raises(ParameterError, match="categories and as_number name columns of a table"):
         MLLKMClassifier(**given).fit(da.from_array(iris[0]), iris[1])
 
@@ -227,6 +227,14 @@ MISTAKES: dict[str, tuple[Callable[[np.ndarray, np.ndarray], Any], str]] = {
     "text and numbers": (
         lambda X, y: train(Collection([X[:75], X[75:]], [y[:75], y[75:].astype(str)], 4, None, None)),
         "y has blocks of text and blocks of numbers",
+    ),
+    "cross-validation": (
+        lambda X, y: MLLKMClassifierCV(kernel_counts=[1]).fit(da.from_array(X), y),
+        "only fit of MLLKMClassifier takes: compute it",
+    ),
+    "stream": (
+        lambda X, y: MLLKMClassifier().partial_fit(da.from_array(X), y),
+        "only fit of MLLKMClassifier takes: compute it",
     ),
     "list": (lambda X, y: train(X.tolist(), y), "there is no training on a list: give a Dataset"),
     "twice": (lambda X, y: train(Dataset.from_arrays(X, y), y), "a Dataset brings its labels"),

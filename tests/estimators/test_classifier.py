@@ -16,16 +16,23 @@ from mllkm_scale.config import PARAMETERS
 from mllkm_scale.online import OnlineParams
 from mllkm_scale.params import defaults
 
-CHECKS = 55  # of scikit-learn 1.9; none is excepted
+CHECKS = 63  # of scikit-learn 1.9
+EXPECTED_TO_FAIL = {
+    "check_sample_weight_equivalence_on_dense_data": "scaling, scales and held-out rows are those of the rows as they"
+    " are; that the problem is the same where these are given, tests/test_weights.py says"
+}
 SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_ARRAY_API
 
 
 @pytest.mark.parametrize("anchors", ["auto", "all"])
 def test_all_of_scikit_learns_checks_pass(anchors):
-    results = check_estimator(MLLKMClassifier(anchors=anchors, n_jobs=1), on_fail=None, on_skip=None)
+    results = check_estimator(
+        MLLKMClassifier(anchors=anchors, n_jobs=1), on_fail=None, on_skip=None, expected_failed_checks=EXPECTED_TO_FAIL
+    )
     status = {result["check_name"]: result["status"] for result in results}
     assert {name for name, found in status.items() if found == "failed"} == set()
-    assert {name for name, found in status.items() if found != "passed"} <= SKIPPED
+    assert {name for name, found in status.items() if found == "xfail"} == EXPECTED_TO_FAIL.keys()
+    assert {name for name, found in status.items() if found not in ("passed", "xfail")} <= SKIPPED
     assert len(results) >= CHECKS
 
 
@@ -33,7 +40,8 @@ def test_its_parameters_are_those_of_train_and_the_preset():
     parameters = MLLKMClassifier().get_params()
     as_configured = dict.fromkeys(PARAMETERS)
     of_tables = {"categories": None, "as_number": None}
-    assert parameters == {**defaults(), **as_configured, "preset": None, **vars(OnlineParams()), **of_tables}
+    kept = {"run_dir": None, "warm_start": False}
+    assert parameters == {**defaults(), **as_configured, "preset": None, **vars(OnlineParams()), **of_tables, **kept}
     assert clone(MLLKMClassifier(C=3.0, gammas=[0.1])).get_params()["C"] == 3.0
 
 

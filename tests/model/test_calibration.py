@@ -24,7 +24,7 @@ from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.errors import ModelFileError, ParameterError
 from mllkm_scale.export import export_c, export_npz, export_onnx
 from mllkm_scale.model import describe, evaluate, load_model, save_model
-from mllkm_scale.model.calibration import Calibration, _isotonic, fit_calibration
+from mllkm_scale.model.calibration import Calibration, _isotonic, _temperature, fit_calibration
 from mllkm_scale.model.evaluation import BINS
 from mllkm_scale.model.files import KIND, VERSION
 from mllkm_scale.prediction import predict_file
@@ -65,11 +65,11 @@ def test_the_temperature_has_the_least_log_loss(n_scores):
 
 def test_the_rising_function_is_that_of_scikit_learn():
     F, codes = drawn(700, lambda F: F**3)
-    F = F[:, 0].round(2)
+    F, weights = F[:, 0].round(2), np.random.default_rng(1).integers(1, 4, 700).astype(float)
     least = 1 / (len(F) + 2)
-    reference = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip").fit(F, codes)
+    reference = IsotonicRegression(y_min=least, y_max=1 - least, out_of_bounds="clip").fit(F, codes, weights)
     at = np.linspace(-9, 9, 500)
-    np.testing.assert_allclose(_isotonic(F, codes).probabilities(at)[:, 1], reference.predict(at), atol=1e-12)
+    np.testing.assert_allclose(_isotonic(F, codes, weights).probabilities(at)[:, 1], reference.predict(at), atol=1e-12)
 
 
 def test_a_rising_function_is_taken_where_many_rows_show_that_it_is_better():
@@ -180,6 +180,40 @@ def test_evaluation_measures_probabilities(make_model, classes):
     plain = evaluate(replace(model, calibration=None), Dataset.from_arrays(X, y))
     assert (plain.log_loss, plain.as_dict()["brier"]) == (None, None)
     assert (plain.confusion == found.confusion).all()
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (3, 5, 8)])
+def test_evaluation_measures_by_the_weights_of_rows(make_model, classes):
+    model = replace(make_model(classes=classes), calibration=TEMPERATURE)
+    rng = np.random.default_rng(0)
+    X, y, times = rng.normal(size=(300, 4)) * 2, rng.choice(classes, 300), rng.integers(0, 4, 300)
+    found = evaluate(model, Dataset.from_arrays(X, y, sample_weight=0.1 * times, chunk_rows=70))
+    repeated = evaluate(model, Dataset.from_arrays(np.repeat(X, times, axis=0), np.repeat(y, times)))
+    assert found.weighted_error == pytest.approx(repeated.error)
+    for name in ("log_loss", "brier", "calibration_error"):
+        assert getattr(found, name) == pytest.approx(getattr(repeated, name))
+    assert found.n == 300
+    assert found.error == np.mean(model.predict(X) != y)
+
+
+@pytest.mark.parametrize("kind", ["temperature", "isotonic"])
+def test_a_weight_is_so_many_rows_of_a_calibration(kind):
+    rng = np.random.default_rng(4)
+    n, steep = (4000, 25.0) if kind == "isotonic" else (400, 1.0)
+    F = rng.normal(size=n)
+    p = 0.5 + 0.4 * np.tanh(steep * F)
+    codes, times = (rng.random(n) < p).astype(int), rng.integers(1, 4, n)
+    weighted = fit_calibration(F, codes, "rows", 7.0 * times)
+    fit = {"temperature": _temperature, "isotonic": _isotonic}[kind]
+    assert weighted.method == kind
+    own = fit(F, codes, times / times.mean())
+    assert weighted.slope == pytest.approx(own.slope)
+    repeated = fit(np.repeat(F, times), np.repeat(codes, times), np.ones(times.sum()))
+    assert own.slope == pytest.approx(repeated.slope, rel=0.02)  # targets are smoothed by the number of rows
+    if kind == "isotonic":
+        at = np.linspace(-2.0, 2.0, 41)
+        np.testing.assert_allclose(weighted.probabilities(at), own.probabilities(at), atol=1e-9)
+        np.testing.assert_allclose(own.probabilities(at), repeated.probabilities(at), atol=2e-3)
 
 
 @pytest.mark.parametrize("calibration", [TEMPERATURE, ISOTONIC])

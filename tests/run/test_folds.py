@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mllkm_scale import Dataset
 from mllkm_scale.plan.contenders import FEW_ROWS
 from mllkm_scale.run import folds as module
-from mllkm_scale.run.folds import FOLDS, folds_of, make_trial, mistakes
+from mllkm_scale.run.folds import FOLDS, error_of, folds_of, make_trial
 
 LABELS = st.lists(st.integers(0, 5), min_size=2, max_size=60)
 SIZES = st.lists(st.integers(2, 300), min_size=2, max_size=8)
@@ -147,5 +147,6 @@ def test_a_trial_closes_its_problem():
 
 
 def test_mistakes_are_rows_whose_sign_or_largest_score_is_of_another_class():
-    assert mistakes(np.array([[-1.0], [0.0], [0.5], [2.0]]), np.array([0, 1, 0, 1])) == 2
-    assert mistakes(np.array([[3.0, 1.0, 2.0], [0.0, -1.0, 4.0]]), np.array([0, 1])) == 1
+    weights = np.array([1.0, 1.0, 6.0, 8.0])
+    assert error_of(np.array([[-1.0], [0.0], [0.5], [2.0]]), np.array([0, 1, 0, 1]), weights) == 7 / 16
+    assert error_of(np.array([[3.0, 1.0, 2.0], [0.0, -1.0, 4.0]]), np.array([0, 1]), weights[:2]) == 0.5

@@ -79,24 +79,34 @@ def recorded(run):
 LOSSES = arrays(np.float64, 12, elements=st.floats(0, 10))
 
 
+ONES = np.ones(12)
+
+
 @given(LOSSES, LOSSES, st.floats(0, 3))
 def test_doubt_is_in_standard_errors_of_the_differences_on_the_same_rows(losses, others, doubt):
     expected = losses.mean() + doubt * np.std(losses - others) / np.sqrt(12)
-    assert doubted(losses, others, doubt) == pytest.approx(expected)
-    assert doubted(losses, losses, doubt) == losses.mean()
-    assert doubted(losses, losses + 1.0, doubt) == pytest.approx(losses.mean())
+    assert doubted(losses, others, doubt, ONES) == pytest.approx(expected)
+    assert doubted(losses, losses, doubt, ONES) == losses.mean()
+    assert doubted(losses, losses + 1.0, doubt, ONES) == pytest.approx(losses.mean())
+
+
+@given(LOSSES, LOSSES, st.floats(0, 3), st.integers(1, 11))
+def test_rows_without_weight_tell_nothing_of_a_setting(losses, others, doubt, n):
+    weights = np.repeat([2.0, 0.0], [n, 12 - n])
+    alone = doubted(losses[:n], others[:n], doubt, np.ones(n))
+    assert doubted(losses, others, doubt, weights) == pytest.approx(alone)
 
 
 def test_settings_that_differ_on_few_rows_are_told_apart_by_these():
     """Of 100 rows 40 are wrong in both: eight more are clearly more, though an error of 40 % has one of 5 %."""
     best = np.repeat([1.0, 0.0], [40, 60])
     some, clearly = np.repeat([1.0, 0.0], [43, 57]), np.repeat([1.0, 0.0], [48, 52])
-    assert _in_the_race({0: best, 1: some, 2: clearly}) == [0, 1]
+    assert _in_the_race({0: best, 1: some, 2: clearly}, np.ones(100)) == [0, 1]
 
 
 @given(st.dictionaries(st.integers(0, 9), LOSSES, min_size=1))
 def test_the_best_is_always_in_the_race(wrong):
-    assert min(wrong, key=lambda at: wrong[at].mean()) in _in_the_race(wrong)
+    assert min(wrong, key=lambda at: wrong[at].mean()) in _in_the_race(wrong, ONES)
 
 
 def test_all_settings_are_tried_and_the_one_that_is_judged_best_is_taken(wine, tmp_path):
@@ -184,11 +194,14 @@ def test_with_more_rows_settings_are_judged_by_log_losses_with_doubt(tmp_path, m
 
     monkeypatch.setattr(selection_module, "_scores", scores)
     train(dataset, run_dir=tmp_path / "run", max_rounds=1, **QUICK)
-    found, losses = recorded(tmp_path / "run")["selection"], [log_losses(*one) for one in seen.values()]
+    found, losses = (
+        recorded(tmp_path / "run")["selection"],
+        [log_losses(*one, np.ones(len(one[1]))) for one in seen.values()],
+    )
     assert len(found["tried"]) == len(losses) == 4
     for one, (F, codes), own in zip(found["tried"], seen.values(), losses, strict=True):
         assert one["error"] == np.mean(predicted(F) != codes)
-        assert one["judged"] == doubted(own, losses[0], DOUBT)
+        assert one["judged"] == doubted(own, losses[0], DOUBT, np.ones(len(own)))
     assert found["taken"] == 2
 
 

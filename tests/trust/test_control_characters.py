@@ -58,13 +58,14 @@ def test_no_command_prints_a_control_character(hostile_data, tmp_path, mllkm):
         mllkm("inspect", run),
         mllkm("evaluate", run, hostile_data),
         mllkm("predict", run, hostile_data, "--out", tmp_path / "p.h5"),
+        mllkm("explain", run, hostile_data, "--rows", "0:2"),
         mllkm("inspect", tmp_path / f"absent{HOSTILE}"),
         mllkm("report", run),
     ]
     for result in outputs:
         assert is_plain(result.output), result.output
         assert is_plain(result.stderr), result.stderr
-    assert [result.exit_code for result in outputs] == [0, 0, 0, 0, 0, 5, 0]
+    assert [result.exit_code for result in outputs] == [0, 0, 0, 0, 0, 0, 5, 0]
     assert is_plain((run / "run.log").read_text())
     assert is_plain((run / "report.html").read_text())
 

@@ -10,18 +10,25 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
+from mllkm_scale.cli.parsers import DATA, parse_label_column
 from mllkm_scale.cli.table_files import FORMATS, table_options, tell_columns
 
 __all__ = ["convert"]
 
 
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
-@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=DATA)
 @click.argument("target", metavar="OUT.h5", type=click.Path(path_type=Path))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; default: by its name.")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
 @click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
 @table_options
+@click.option(
+    "--sample-weight",
+    metavar="NAME|N",
+    callback=lambda context, parameter, text: None if text is None else parse_label_column(text),
+    help="CSV, TSV and Parquet: the column of the weights of the rows, which becomes the data set sample_weight.",
+)
 @click.option("--sparse", is_flag=True, help="LIBSVM: store X without its zeros; for files of many columns.")
 @click.option(
     "--hold-out",
@@ -39,6 +46,7 @@ def convert(
     x: str | None,
     y: str | None,
     label_column: str | int | None,
+    sample_weight: str | int | None,
     header: bool | None,
     categories: tuple[str, ...],
     as_number: tuple[str, ...],
@@ -60,6 +68,7 @@ def convert(
       mllkm convert train.csv train.h5
       mllkm convert data.csv data.h5 --hold-out 0.2
       mllkm convert iris.csv iris.h5 --label-column species
+      mllkm convert survey.csv survey.h5 --sample-weight weight
       mllkm convert new.csv new.h5 --label-column none
       mllkm convert homes.csv homes.h5 --categories zip,street
       mllkm convert a9a.libsvm a9a.h5
@@ -79,6 +88,7 @@ def convert(
             y=y,
             format=format_name,
             label_column=label_column,
+            sample_weight=sample_weight,
             header=header,
             categories=categories,
             as_number=as_number,

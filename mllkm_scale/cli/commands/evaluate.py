@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
+from mllkm_scale.cli.output import Table, jobs_option, json_option, open_model, print_json, tell, wants_model
+from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import (
     as_hdf5,
     format_option,
     given_table,
     known_of_model,
+    labels_in,
     layout_options,
     scratch_folder,
 )
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
+    from mllkm_scale.base.location import Location
     from mllkm_scale.model import Evaluation
 
 __all__ = ["evaluate"]
@@ -33,9 +36,10 @@ LABEL = 60  # characters of a label that are shown
 
 @click.command(short_help="Test a model on labelled data.")
 @wants_model
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
+@click.option("--sample-weight", metavar="NAME", help="Data set of the weights of the rows.")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
 @format_option
 @layout_options
@@ -50,6 +54,7 @@ def evaluate(
     data: Path,
     x: str | None,
     y: str | None,
+    sample_weight: str | None,
     by_position: bool,
     n_jobs: int,
     as_json: bool,
@@ -71,13 +76,14 @@ def evaluate(
     """
     from mllkm_scale.data import Dataset
     from mllkm_scale.model import evaluate as evaluate_model
-    from mllkm_scale.model import load_model
 
-    machine = load_model(model_path(model))
+    machine, table = open_model(model), given_table(context)
     with scratch_folder() as folder:
         known = known_of_model(machine, by_position=by_position)
-        stored = as_hdf5(data, folder, given_table(context), "quiet", known)
-        with Dataset.open(stored, *_what_to_score(stored, x, y)) as dataset:
+        stored = as_hdf5(data, folder, table, "quiet", known)
+        samples, labels = _what_to_score(stored, x, y)
+        labels = labels_in(stored, labels, table)
+        with Dataset.open(stored, samples, labels, sample_weight=sample_weight) as dataset:
             columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
             if columns is not None and columns.ignored:
                 click.echo(columns.remark(dataset.name), err=True)
@@ -89,7 +95,7 @@ def evaluate(
         tell(lambda: "\n".join([title, *_lines(evaluation)]), lambda: [title, *_parts(evaluation)])
 
 
-def _what_to_score(data: Path, x: str | None, y: str | None) -> tuple[str, str]:
+def _what_to_score(data: Location, x: str | None, y: str | None) -> tuple[str, str]:
     """The names of samples and labels: those of the rows held out, where the file has some and nothing is named."""
     from mllkm_scale.cli.training_run import TEST_SETS, has_test_sets
 
@@ -100,7 +106,9 @@ def _what_to_score(data: Path, x: str | None, y: str | None) -> tuple[str, str]:
 
 
 def _accuracy(evaluation: Evaluation) -> str:
-    return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %"
+    weighted = evaluation.weighted_error
+    told = "" if weighted is None else f", weighted error {100 * weighted:.2f} %"
+    return f"accuracy {100 * evaluation.accuracy:.2f} %, error {100 * evaluation.error:.2f} %{told}"
 
 
 def _probabilities(evaluation: Evaluation) -> str:

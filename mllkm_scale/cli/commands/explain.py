@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mllkm_scale.cli.group import debug_option, say
-from mllkm_scale.cli.output import json_option, model_path, print_json, wants_model
+from mllkm_scale.cli.output import json_option, open_model, print_json, wants_model
 from mllkm_scale.cli.parsers import parse_label_column, parse_rows
 
 __all__ = ["explain"]
@@ -56,10 +56,9 @@ def explain(
       mllkm explain run new.csv --rows 0:5
       mllkm explain run/model.mllkm test.h5 --rows 17 --json
     """
-    from mllkm_scale.model import load_model
     from mllkm_scale.prediction import explain_file
 
-    machine = load_model(model_path(model))
+    machine = open_model(model)
     found = explain_file(machine, data, *rows, x=x, label_column=label_column, by_position=by_position)
     numbered = zip(range(*rows), found, strict=True)
     if as_json:

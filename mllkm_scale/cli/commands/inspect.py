@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.output import Facts, Table, json_option, model_path, print_json, tell, wants_model
+from mllkm_scale.cli.output import Facts, Table, json_option, model_path, open_model, print_json, tell, wants_model
 
 if TYPE_CHECKING:
     from mllkm_scale.model import Description
@@ -29,10 +29,9 @@ def inspect(model: Path, as_json: bool) -> None:
       mllkm inspect run/model.mllkm
       mllkm inspect run --json
     """
-    from mllkm_scale.model import describe, load_model
+    from mllkm_scale.model import describe
 
-    path = model_path(model)
-    description = describe(load_model(path), path=path)
+    description = describe(open_model(model), path=model_path(model))
     if as_json:
         print_json(description.as_dict())
     else:

@@ -10,7 +10,7 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
@@ -45,6 +45,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
 @below_option
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@sample_weight_option
 @click.option("--resume", is_flag=True, help="Continue the path in PATH.")
 @overwrite_option
 @format_option
@@ -67,6 +68,7 @@ def path(
     below: tuple[str, ...],
     x: str,
     y: str,
+    sample_weight: str | None,
     resume: bool,
     overwrite: bool,
     image_shape: str | None,
@@ -97,6 +99,7 @@ def path(
         data=data,
         x=x,
         y=y,
+        sample_weight=sample_weight,
         run=out,
         parameters=given_parameters(context),
         resume=resume,

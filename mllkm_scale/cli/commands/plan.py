@@ -11,9 +11,17 @@ import click
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
-from mllkm_scale.cli.table_files import as_hdf5, format_option, given_table, scratch_folder, table_options
+from mllkm_scale.cli.parsers import DATA
+from mllkm_scale.cli.table_files import (
+    format_option,
+    given_table,
+    labels_in,
+    scratch_folder,
+    table_options,
+    weighted_hdf5,
+)
 
 if TYPE_CHECKING:
     from mllkm_scale.plan.training import Plan
@@ -22,16 +30,19 @@ __all__ = ["plan"]
 
 
 @click.command(short_help="Print what a training would hold in memory.")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@sample_weight_option
 @format_option
 @table_options
 @json_option
 @training_options
 @debug_option
 @click.pass_context
-def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, **options: Any) -> None:
+def plan(
+    context: click.Context, /, data: Path, x: str, y: str, sample_weight: str | None, as_json: bool, **options: Any
+) -> None:
     """Print what a training on DATA would hold in memory, and which form of the inner problem it would use.
 
     DATA is as in "mllkm train".
@@ -52,8 +63,10 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
     with (
         ExitStack() as stack,
         scratch_folder(params.scratch_dir) as folder,
-        Dataset.open(as_hdf5(data, folder, given_table(context)), x, y) as dataset,
     ):
+        table = given_table(context)
+        stored, weights = weighted_hdf5(data, folder, table, sample_weight)
+        dataset = stack.enter_context(Dataset.open(stored, x, labels_in(stored, y, table), sample_weight=weights))
         rows, _, _ = training_rows(
             dataset,
             None,

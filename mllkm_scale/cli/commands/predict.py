@@ -12,8 +12,8 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option, say
-from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, model_path, overwrite_option, wants_model
-from mllkm_scale.cli.parsers import parse_label_column
+from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, open_model, overwrite_option, wants_model
+from mllkm_scale.cli.parsers import DATA, parse_label_column
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
 
 @click.command(short_help="Predict the labels of a data set.")
 @wants_model
-@click.argument("data", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("data", type=DATA)
 @click.option(
     "--out",
     required=True,
@@ -82,6 +82,8 @@ def predict(
     """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
 
     DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
+    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/new.zarr.
+
     The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
     workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
@@ -101,11 +103,10 @@ def predict(
       mllkm predict run new.h5 --out predictions.h5 --workers 4
       tail -n +2 -f log.csv | mllkm predict run - --out - --no-header
     """
-    from mllkm_scale.model import load_model
     from mllkm_scale.prediction import predict_file
 
     spec = cluster_spec(context)
-    machine = load_model(model_path(model))
+    machine = open_model(model)
     piped = PIPE in (str(data), str(out))  # no bar between lines that come and go
     with _client(spec, context) as client, nullcontext() if piped else bar(f"predicting {data.name}") as progress:
         summary = predict_file(

@@ -66,6 +66,7 @@ def run(
         data=job.data,
         x=job.x,
         y=job.y,
+        sample_weight=job.sample_weight,
         run=job.run,
         parameters=job.parameters,
         resume=resume,

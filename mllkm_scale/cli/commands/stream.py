@@ -40,6 +40,7 @@ __all__ = ["stream"]
 @click.option("--classes", metavar="A,B,...", help="All possible labels. Text: by default those of the warm-up.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the labels.")
+@click.option("--sample-weight", metavar="NAME", help="HDF5, zarr: data set of the weights of the samples.")
 @click.option(
     "--prepare-from",
     type=click.Path(path_type=Path),
@@ -86,6 +87,7 @@ def stream(
     classes: str | None,
     x: str,
     y: str,
+    sample_weight: str | None,
     prepare_from: Path | None,
     passes: int,
     shuffle: bool,
@@ -137,7 +139,7 @@ def stream(
     kinds: dict[str, Any] = {"categories": categories, "as_number": as_number}
     if format is None and data.suffix.lower() in (".parquet", ".pq"):
         table = kinds if column is None else kinds | {"label_column": column}
-        data, column, kinds = as_hdf5(data, out, table, progress), None, {}
+        data, column, kinds = Path(str(as_hdf5(data, out, table, progress))), None, {}
     checkpoint, aloud = OwnCheckpoint(out, resume), progress in ("auto", "plain")
     with ExitStack() as stack:
         samples = open_samples(
@@ -146,6 +148,7 @@ def stream(
             classes=given,
             x=x,
             y=y,
+            sample_weight=sample_weight,
             passes=passes,
             shuffle=shuffle,
             seed=int(params.random_state or 0),

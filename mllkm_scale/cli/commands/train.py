@@ -10,8 +10,9 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, training_options
+from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
 from mllkm_scale.cli.training_run import TrainingRun
 
@@ -19,13 +20,14 @@ __all__ = ["train"]
 
 
 @click.command(short_help="Train a model within a memory budget.")
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=DATA)
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@sample_weight_option
 @click.option(
     "--test",
-    type=click.Path(path_type=Path),
+    type=DATA,
     metavar="FILE",
     help="Labelled rows to test the model on at the end, a file like DATA"
     " (default: X_test and y_test of DATA, if it has them).",
@@ -49,6 +51,7 @@ def train(
     out: Path,
     x: str,
     y: str,
+    sample_weight: str | None,
     test: Path | None,
     image_shape: str | None,
     report: bool | None,
@@ -65,6 +68,9 @@ def train(
     HDF5; --resume goes on with what is stored, unless the file has changed. Columns may hold text, dates and missing
     values.
 
+    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/train.zarr: nothing is stored of these, and
+    workers open them themselves.
+
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
     --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same
     result. At the end the model is tested on the test rows, if there are any, and RUN/report.html shows the
@@ -77,6 +83,7 @@ def train(
       mllkm train train.h5 --out run --test test.h5
       mllkm train digits.h5 --out run --image-shape 28x28
       mllkm train train.h5 --out run --C 10 --gammas 0.01,0.1,1 --n-components 50
+      mllkm train train.h5 --out run --class-weight balanced
       mllkm train train.h5 --out run --anchors kmeans:500 --tol 0.001
       mllkm train train.h5 --out run --resume
       mllkm train train.h5 --out run --workers 4
@@ -92,6 +99,7 @@ def train(
         data=data,
         x=x,
         y=y,
+        sample_weight=sample_weight,
         run=out,
         parameters=given_parameters(context),
         resume=resume,

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 
 from mllkm_scale.base.folders import writing
+from mllkm_scale.base.location import URL, Location, as_location
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
 from mllkm_scale.data.converters.hold_out import HoldOutWriter
 from mllkm_scale.data.converters.idx import convert_idx
@@ -34,12 +36,13 @@ __all__ = [
     "converted_once",
     "format_of",
     "must_be_converted",
+    "require_parquet",
     "require_readable",
 ]
 
 _STAMP = "converted_from"
 
-Converter = Callable[[Path, HDF5Writer, ConvertOptions, Progress], None]
+Converter = Callable[[Any, HDF5Writer, ConvertOptions, Progress], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class _Format:
     gzip: bool = True
 
 
-_TABLE = frozenset({"label_column", "categories", "as_number"})
+_TABLE = frozenset({"label_column", "sample_weight", "categories", "as_number"})
 
 FORMATS = {
     "csv": _Format(convert_csv, r"\.csv", _TABLE | {"header"}),
@@ -73,7 +76,7 @@ class ConvertSummary:
     those of a table that has more than numbers, or missing values, and None otherwise.
     """
 
-    source: Path
+    source: Location
     target: Path
     format: str
     arrays: dict[str, tuple[tuple[int, ...], str]]
@@ -85,13 +88,14 @@ class ConvertSummary:
 
 
 def convert(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | URL,
     target: str | os.PathLike[str],
     *,
     x: str | None = None,
     y: str | os.PathLike[str] | None = None,
     format: str | None = None,
     label_column: str | int | None = LAST_COLUMN,
+    sample_weight: str | int | None = None,
     header: bool | None = None,
     categories: Sequence[str | int] = (),
     as_number: Sequence[str | int] = (),
@@ -113,7 +117,7 @@ def convert(
     Parameters
     ----------
     source, target : path
-        The target ends with .h5 or .hdf5.
+        The target ends with .h5 or .hdf5. Parquet may be a folder of files, or a URL that fsspec opens.
     x : str, optional
         NPZ: the array that becomes X. All other arrays keep their names.
     y : str or path, optional
@@ -122,6 +126,8 @@ def convert(
         By default from the name of the file. CSV, TSV, LIBSVM and IDX files may be packed by gzip.
     label_column : str or int or None
         CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
+    sample_weight : str or int, optional
+        CSV, TSV and Parquet: name or position of the column of the weights, which becomes the data set sample_weight.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
     categories, as_number : sequence of str or int
@@ -160,7 +166,7 @@ def convert(
     >>> summary.arrays
     {'X': ((2, 2), 'float64'), 'feature_names': ((2,), 'text'), 'y': ((2,), 'text')}
     """
-    origin, goal = Path(source), Path(target).absolute()
+    origin, goal = as_location(source), Path(target).absolute()
     kind = format or format_of(origin)
     if kind is None:
         raise ParameterError(f"the format of {origin} is not clear from its name: name one of {', '.join(FORMATS)}")
@@ -168,6 +174,7 @@ def convert(
         x=x,
         y=y,
         label_column=label_column,
+        sample_weight=sample_weight,
         header=header,
         hold_out=hold_out,
         seed=seed,
@@ -179,7 +186,7 @@ def convert(
 
 
 def converted_once(
-    source: Path, folder: Path, options: ConvertOptions, progress: Progress = silent, format: str | None = None
+    source: Location, folder: Path, options: ConvertOptions, progress: Progress = silent, format: str | None = None
 ) -> tuple[Path, ConvertSummary | None]:
     """The HDF5 file of a source of another format in a folder, and what was written; None if it was there already.
 
@@ -187,8 +194,7 @@ def converted_once(
     """
     kind = format or format_of(source)
     assert kind is not None
-    require_readable(source, kind)
-    state = source.stat()
+    state = require_readable(source, kind).stat()
     stamp = json.dumps({"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "options": f"{kind} {options!r}"})
     target = folder.absolute() / f"{source.name}.h5"
     if _stamp_of(target) == stamp:
@@ -207,7 +213,7 @@ def _stamp_of(target: Path) -> str | None:
 
 
 def write_converted(
-    origin: Path,
+    origin: Location,
     goal: Path,
     kind: str,
     options: ConvertOptions,
@@ -222,7 +228,10 @@ def write_converted(
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
-    require_readable(origin, kind)
+    if kind == "parquet":
+        require_parquet(origin)
+    else:
+        require_readable(origin, kind)
     if options.y is not None and kind != "npz":
         require_readable(Path(options.y), kind)
     with _writer(goal, kind, options, overwrite) as writer:
@@ -231,7 +240,7 @@ def write_converted(
         except OSError as error:
             raise DataError(f"{origin} cannot be read ({one_line(error)}): copy it again") from error
         if isinstance(writer, HoldOutWriter):
-            writer.require_held_out(origin)
+            writer.require_held_out(Path(str(origin)))
         if stamp is not None:
             writer.write_attributes(**{_STAMP: stamp})
         arrays = writer.arrays
@@ -257,7 +266,7 @@ def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> 
     return HoldOutWriter(goal, options.hold_out, options.seed, overwrite=overwrite)
 
 
-def format_of(source: Path) -> str | None:
+def format_of(source: Location) -> str | None:
     """The format of a file by its name; None if that is the name of no format.
 
     >>> format_of(Path("train.csv.gz")), format_of(Path("train.h5"))
@@ -268,9 +277,10 @@ def format_of(source: Path) -> str | None:
     return next(known, None)
 
 
-def must_be_converted(source: Path, format: str | None = None) -> bool:
-    """Whether rows are read of a conversion of this file: it is neither HDF5 nor a folder of zarr."""
-    return (format or format_of(source)) is not None and not source.is_dir()
+def must_be_converted(source: Location, format: str | None = None) -> bool:
+    """Whether rows are read of a conversion of this file: it is neither HDF5, nor a folder, nor Parquet at a URL."""
+    kind = format or format_of(source)
+    return kind not in (None, "parquet") if isinstance(source, URL) else kind is not None and not source.is_dir()
 
 
 def _require_known_options(kind: str, options: ConvertOptions) -> None:
@@ -278,6 +288,7 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         "x": options.x is not None,
         "y": options.y is not None,
         "label_column": options.label_column != LAST_COLUMN,
+        "sample_weight": options.sample_weight is not None,
         "header": options.header is not None,
         "categories": bool(options.categories),
         "as_number": bool(options.as_number),
@@ -287,14 +298,24 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         if is_given and option not in FORMATS[kind].options:
             known = ", ".join(sorted(FORMATS[kind].options)) or "no options"
             raise ParameterError(f"{option} does not belong to the format {kind}, which knows {known}: leave it out")
-    if isinstance(options.label_column, str) and options.header is False:
-        raise ParameterError(f"label_column={options.label_column!r} needs a header: give its position instead")
+    for name in ("label_column", "sample_weight"):
+        column = getattr(options, name)
+        if isinstance(column, str) and options.header is False:
+            raise ParameterError(f"{name}={column!r} needs a header: give its position instead")
     if isinstance(options.label_column, bool) or not isinstance(options.label_column, str | int | None):
         raise ParameterError(f"label_column must be a name, a position or None, not {options.label_column!r}")
 
 
-def require_readable(source: Path, kind: str) -> None:
-    """Refuse a file that is missing, empty, or packed though files of its format cannot be."""
+def require_parquet(source: Location) -> None:
+    """Refuse Parquet that is missing; it may be a file, a folder, or a URL."""
+    if isinstance(source, Path) and not source.is_dir():
+        require_readable(source, "parquet")
+
+
+def require_readable(source: Location, kind: str) -> Path:
+    """The path of a file; refused if it is missing, empty, or packed though files of its format cannot be."""
+    if isinstance(source, URL):
+        raise DataError(f"{source} is {kind}, which is not read by URL: copy it first, or give zarr or Parquet")
     if not source.is_file():
         problem = "is not a file" if source.exists() else "does not exist"
         raise DataError(f"{source} {problem}: check the path")
@@ -306,9 +327,10 @@ def require_readable(source: Path, kind: str) -> None:
         raise DataError(f"{source} cannot be read ({one_line(error)}): change its permissions") from error
     if packed and not FORMATS[kind].gzip:
         raise DataError(f"{source} is packed by gzip, which {kind} files cannot be: unpack it first with gunzip")
+    return source
 
 
-def _require_usable(source: Path, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]) -> None:
+def _require_usable(source: Location, options: ConvertOptions, arrays: dict[str, tuple[tuple[int, ...], str]]) -> None:
     if not arrays:
         raise DataError(f"{source} holds no rows: give at least one")
     if "X" not in arrays:

@@ -20,9 +20,9 @@ LARGEST_EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class CSVLayout:
-    """Separator, columns, position of the label, and the line that the data begins with, counted from 1.
+    """Separator, columns, positions of label and weight, and the line that the data begins with, counted from 1.
 
-    `picked` are the columns that are features, in their order, where these are not all but the label.
+    `picked` are the columns that are features, in their order, where these are not all but these.
     """
 
     source: Path | str
@@ -31,14 +31,15 @@ class CSVLayout:
     width: int
     label: int | None
     first_line: int
+    weight: int | None = None
     picked: tuple[int, ...] | None = None
 
     @property
     def features(self) -> list[int]:
-        """Columns that are features: those that were picked, or all that are not the label."""
+        """Columns that are features: those that were picked, or all that are neither the label nor the weight."""
         if self.picked is not None:
             return list(self.picked)
-        return [column for column in range(self.width) if column != self.label]
+        return [column for column in range(self.width) if column not in (self.label, self.weight)]
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -89,16 +90,20 @@ def layout_of(
     rough = CSVLayout(source, delimiter, None, 0, None, 1)
     rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
     first = [cell.strip() for cell in rows[0]]
-    label = _label_position(source, options.label_column, first)
+    label = _position(source, options.label_column, first, "label")
+    weight = _position(source, options.sample_weight, first, "weight")
+    if weight is not None and weight == label:
+        raise DataError(f"{source}: the column of the weights is that of the labels: name the label column, too")
     require_width(len(first) - (label is not None), f"{source}: line {number}", MOST_COLUMNS)
     header = options.header
     if header is None:
-        header = isinstance(options.label_column, str) or _looks_like_header(first, rows[1:], label)
+        named = isinstance(options.label_column, str) or isinstance(options.sample_weight, str)
+        header = named or _looks_like_header(first, rows[1:], label)
     if header and len(rows) < 2:
         raise DataError(f"{source} has a header but no rows: give a line per sample")
-    if len(first) == (label is not None):
+    if len(first) == (label is not None) + (weight is not None):
         raise DataError(f"{source} has no columns of features, separated by {delimiter!r}: check the separator")
-    return CSVLayout(source, delimiter, first if header else None, len(first), label, number + bool(header))
+    return CSVLayout(source, delimiter, first if header else None, len(first), label, number + bool(header), weight)
 
 
 def _looks_like_header(first: list[str], rest: list[list[str]], label: int | None) -> bool:
@@ -112,18 +117,21 @@ def _looks_like_header(first: list[str], rest: list[list[str]], label: int | Non
     return any(len(row) == len(first) and is_number(row[label]) for row in rest)
 
 
-def _label_position(source: Path | str, label: str | int | None, first: list[str]) -> int | None:
-    if label is None:
+def _position(source: Path | str, column: str | int | None, first: list[str], what: str) -> int | None:
+    """Where the column of the label or of the weight is."""
+    if column is None:
         return None
-    if isinstance(label, str):
-        if first.count(label) != 1:
-            problem = "twice" if label in first else "not"
+    if isinstance(column, str):
+        if first.count(column) != 1:
+            problem = "twice" if column in first else "not"
             names = ", ".join(first[:20] + ["..."] * (len(first) > 20))
-            raise DataError(f"{source}: the label column {label!r} is {problem} in the header ({names}): name another")
-        return first.index(label)
-    if not -len(first) <= label < len(first):
-        raise DataError(f"{source}: there is no column {label} among {len(first)}: count from 0, or -1 for the last")
-    return label % len(first)
+            raise DataError(
+                f"{source}: the {what} column {column!r} is {problem} in the header ({names}): name another"
+            )
+        return first.index(column)
+    if not -len(first) <= column < len(first):
+        raise DataError(f"{source}: there is no column {column} among {len(first)}: count from 0, or -1 for the last")
+    return column % len(first)
 
 
 def is_number(cell: str) -> bool:

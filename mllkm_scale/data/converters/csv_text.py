@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.location import Location
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
 from mllkm_scale.data.converters.limits import require_short
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
@@ -21,6 +22,7 @@ from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.csv import read_block
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
+from mllkm_scale.data.weights import SAMPLE_WEIGHT
 from mllkm_scale.errors import DataError
 
 __all__ = ["coder_of", "convert_csv", "convert_tsv"]
@@ -71,7 +73,7 @@ def _convert(
 
 
 def coder_of(
-    names: Sequence[str], source: Path, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
+    names: Sequence[str], source: Location, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
 ) -> TableCoder | KnownCoder:
     """What codes the rows of a table: by columns that are known, or by what is found out while they are read."""
     if options.known is None:
@@ -99,6 +101,8 @@ def _write_block(
     writer.append("X", coder.code(block.features, block.place))
     if layout.label is not None:
         writer.append_labels("y", _labels(layout, numbers, block.labels(), kind))
+    if layout.weight is not None:
+        writer.append(SAMPLE_WEIGHT, block.weights())
 
 
 def _labels(layout: CSVLayout, numbers: Sequence[int], texts: list[str], kind: str) -> NDArray[Any]:

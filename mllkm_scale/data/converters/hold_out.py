@@ -16,6 +16,7 @@ from scipy.sparse import issparse
 
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.labels import MAX_CLASSES
+from mllkm_scale.data.weights import SAMPLE_WEIGHT
 from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = ["HoldOut", "HoldOutWriter"]
@@ -92,9 +93,10 @@ class HoldOut:
 
 
 class HoldOutWriter(HDF5Writer):
-    """A writer that puts the rows held out into X_test and y_test.
+    """A writer that puts the rows held out into X_test and y_test, and their weights beside them.
 
-    Rows of X wait until their labels have come; so converters hand over labels no later than the next block.
+    Rows of X wait until their labels have come; so converters hand over labels no later than the next block, and
+    weights right after the labels of the same rows.
     """
 
     def __init__(self, target: Path, share: float, seed: int, *, overwrite: bool = False) -> None:
@@ -106,6 +108,7 @@ class HoldOutWriter(HDF5Writer):
         self._hold_out = HoldOut(*self._settings)
         self._decided: list[NDArray[np.bool_]] = []
         self._waiting: list[Any] = []
+        self._last: NDArray[np.bool_] = np.empty(0, bool)  # of the labels that have come last
 
     def restart(self) -> None:
         super().restart()
@@ -115,8 +118,11 @@ class HoldOutWriter(HDF5Writer):
         if name in ("X_test", "y_test"):
             raise DataError(f"{self.target} would get two arrays {name}: the source has one; leave hold_out away")
         if name == "y":
-            self._decided.append(self._hold_out.decide(block))
-            self._put("y", block, self._decided[-1])
+            self._last = self._hold_out.decide(block)
+            self._decided.append(self._last)
+            self._put("y", block, self._last)
+        elif name == SAMPLE_WEIGHT:
+            self._put(name, block, self._last)
         elif name == "X":
             self._wait(block)
         else:

@@ -41,6 +41,7 @@ class ConvertOptions:
     x: str | None = None
     y: str | os.PathLike[str] | None = None
     label_column: str | int | None = LAST_COLUMN
+    sample_weight: str | int | None = None
     header: bool | None = None
     hold_out: float | None = None
     seed: int = 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.converters.csv_layout import CSVLayout
 from mllkm_scale.data.tables.coding import Place, code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
+from mllkm_scale.data.weights import require_weights
 from mllkm_scale.errors import DataError
 
 __all__ = ["CSVBlock", "read_block"]
@@ -42,7 +43,7 @@ class CSVBlock:
 
     @property
     def features(self) -> list[Any]:
-        """Arrow arrays of the columns that are not the label."""
+        """Arrow arrays of the columns that are neither the label nor the weight."""
         import pyarrow as pa
 
         columns = [self._columns[column] for column in self.layout.features]
@@ -54,6 +55,23 @@ class CSVBlock:
             return []
         column = self._columns[self.layout.label]
         return [text.strip() for text in (column if isinstance(column, tuple) else column.to_pylist())]
+
+    def weights(self) -> NDArray[np.float64]:
+        """Numbers of the weight column, which must be there."""
+        at = self.layout.weight
+        assert at is not None
+        column = self._columns[at]
+        texts = column if isinstance(column, tuple) else column.to_pylist()
+        values = np.empty(len(texts))
+        for row, text in enumerate(texts):
+            try:
+                values[row] = float(text)
+            except ValueError:
+                place = self.layout.place(self.line_numbers[row], at)
+                raise DataError(
+                    f"{place}, the weight, is {text.strip()!r}: weights are finite numbers from 0"
+                ) from None
+        return require_weights(values, lambda row: self.layout.place(self.line_numbers[row], at))
 
     @property
     def place(self) -> Place:

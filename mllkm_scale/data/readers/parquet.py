@@ -1,4 +1,4 @@
-"""Parquet files as blocks of columns: for conversion and prediction alike."""
+"""Parquet files, and folders of them, as blocks of columns: for conversion, training and prediction alike."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.location import URL, Location
+from mllkm_scale.data.converters.limits import require_short
 from mllkm_scale.data.converters.options import ConvertOptions, Pick, all_columns
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.coding import Place
 from mllkm_scale.errors import DataError, MLLKMError
 
-__all__ = ["ParquetBlock", "ParquetTable", "open_parquet"]
+__all__ = ["ParquetBlock", "ParquetTable", "RowGroup", "open_parquet", "opened", "parquet_labels", "plain_dtype"]
 
 # pandas stores its index as a column of this name, after all others.
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -24,71 +28,129 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 @dataclass(frozen=True)
 class ParquetBlock:
-    """Some rows: Arrow arrays of the features and of the label, and the number of the first row."""
+    """Some rows: Arrow arrays of the features, of the label and of the weights, and the number of the first row."""
 
     first: int
     n_rows: int
     features: list[Any]
     label: Any
     place: Place
+    weight: Any = None
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows that are stored together: the path of their file, their number in it, and their bytes when unpacked."""
+
+    path: str
+    number: int
+    n_rows: int
+    size_bytes: int
 
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """An open Parquet file: names of its features and of its label, and its rows."""
+    """Parquet files with the same columns: names of their features and of their label, and their rows."""
 
-    source: Path
+    source: Location
     names: list[str]
     positions: list[int]
     label: str | None
     n_rows: int
     types: list[Any]
-    _file: Any
+    groups: list[RowGroup]
+    weight: str | None = None
 
     def blocks(self) -> Iterator[ParquetBlock]:
         """All rows, in order, some at a time."""
-        names = self.names + ([] if self.label is None else [self.label])
+        names = self.names + [name for name in (self.label, self.weight) if name is not None]
         done = 0
-        for batch in self._file.iter_batches(batch_size=default_chunk_rows(len(self.names)), columns=names):
-            yield ParquetBlock(
-                first=done,
-                n_rows=batch.num_rows,
-                features=[batch.column(name) for name in self.names],
-                label=None if self.label is None else batch.column(self.label),
-                place=partial(self._place, done),
-            )
-            done += batch.num_rows
+        for path in dict.fromkeys(group.path for group in self.groups):
+            with opened(self.source, path) as file:
+                for batch in file.iter_batches(batch_size=default_chunk_rows(len(self.names)), columns=names):
+                    yield ParquetBlock(
+                        first=done,
+                        n_rows=batch.num_rows,
+                        features=[batch.column(name) for name in self.names],
+                        label=None if self.label is None else batch.column(self.label),
+                        place=partial(self.place, done),
+                        weight=None if self.weight is None else batch.column(self.weight),
+                    )
+                    done += batch.num_rows
 
-    def _place(self, first: int, row: int, j: int) -> str:
+    def place(self, first: int, row: int, j: int) -> str:
+        """How a message calls a cell of a block that begins with row `first`."""
         return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
-@contextmanager
-def open_parquet(source: Path, options: ConvertOptions, pick: Pick = all_columns) -> Iterator[ParquetTable]:
-    """Open a Parquet file; what cannot be read is a DataError, also while its blocks are read.
+def open_parquet(source: Location, options: ConvertOptions, pick: Pick = all_columns) -> ParquetTable:
+    """Look at a Parquet file, or at all of a folder in the natural order of their names.
 
     `pick` is given the names of the columns that are not the label. It returns the positions of those that are taken,
     or None for all of them; other columns are not read, whatever they hold.
     """
+    groups: list[RowGroup] = []
+    first: Any = None
+    for path in _files(source):
+        with opened(source, path) as file:
+            schema, metadata = file.schema_arrow.remove_metadata(), file.metadata
+            if first is not None and not schema.equals(first):
+                raise DataError(f"{source}: {path} has other columns, or of other types, than the first of its files")
+            first = schema
+            for number in range(metadata.num_row_groups):
+                group = metadata.row_group(number)
+                groups.append(RowGroup(path, number, group.num_rows, group.total_byte_size))
+    return _table(first, groups, source, options, pick)
+
+
+@contextmanager
+def opened(source: Location, path: str) -> Iterator[Any]:
+    """One file of a source, as pyarrow has it; what cannot be read is a DataError, also within the block."""
     import pyarrow
     from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(source) as file:
-            yield _table(file, source, options, pick)
+        if isinstance(source, URL):
+            with (
+                source.opening() as (system, _),
+                system.open(path, "rb") as stream,
+                parquet.ParquetFile(stream) as file,
+            ):
+                yield file
+        else:
+            with parquet.ParquetFile(path) as file:
+                yield file
     except MLLKMError:
         raise
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again") from error
 
 
-def _table(file: Any, source: Path, options: ConvertOptions, pick: Pick) -> ParquetTable:
-    fields = [field for field in file.schema_arrow if not PANDAS_INDEX.fullmatch(field.name)]
+def _files(source: Location) -> list[str]:
+    """The paths of the files of a source."""
+    if isinstance(source, URL):
+        with source.opening() as (system, path):
+            found = system.find(path) if system.isdir(path) else [path]
+    else:
+        found = [str(path) for path in source.rglob("*")] if source.is_dir() else [str(source)]
+    if len(found) == 1 and found[0].rstrip("/").endswith(source.name):
+        return found
+    files = [path for path in found if path.endswith((".parquet", ".pq"))]
+    if not files:
+        raise DataError(f"{source} has no Parquet files: name a file, or a folder of such")
+    return sorted(files, key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)])
+
+
+def _table(schema: Any, groups: list[RowGroup], source: Location, options: ConvertOptions, pick: Pick) -> ParquetTable:
+    fields = [field for field in schema if not PANDAS_INDEX.fullmatch(field.name)]
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         raise DataError(f"{source} has two columns of one name: rename one")
-    label = _label_name(source, options.label_column, names)
-    features = [(place, field) for place, field in enumerate(fields) if field.name != label]
+    label = _column_name(source, options.label_column, names, "label")
+    weight = _column_name(source, options.sample_weight, names, "weight")
+    if weight is not None and weight == label:
+        raise DataError(f"{source}: the column of the weights is that of the labels: name the label column, too")
+    features = [(place, field) for place, field in enumerate(fields) if field.name not in (label, weight)]
     if not features:
         raise DataError(f"{source} has no columns of features: give at least one besides the label")
     picked = pick([field.name for _, field in features])
@@ -107,19 +169,53 @@ def _table(file: Any, source: Path, options: ConvertOptions, pick: Pick) -> Parq
         names=[field.name for _, field in features],
         positions=[place for place, _ in features],
         label=label,
-        n_rows=file.metadata.num_rows,
+        n_rows=sum(group.n_rows for group in groups),
         types=[field.type for _, field in features],
-        _file=file,
+        groups=groups,
+        weight=weight,
     )
 
 
-def _label_name(source: Path, label: str | int | None, names: list[str]) -> str | None:
-    if label is None:
+def _column_name(source: Location, column: str | int | None, names: list[str], what: str) -> str | None:
+    """The name of the column of the label or of the weight."""
+    if column is None:
         return None
-    if isinstance(label, str):
-        if label not in names:
-            raise DataError(f"{source} has no column {label!r}: it has {', '.join(names[:20])}; name the label")
-        return label
-    if not -len(names) <= label < len(names):
-        raise DataError(f"{source}: there is no column {label} among {len(names)}: count from 0, or -1 for the last")
-    return names[label]
+    if isinstance(column, str):
+        if column not in names:
+            raise DataError(f"{source} has no column {column!r}: it has {', '.join(names[:20])}; name the {what}")
+        return column
+    if not -len(names) <= column < len(names):
+        raise DataError(f"{source}: there is no column {column} among {len(names)}: count from 0, or -1 for the last")
+    return names[column]
+
+
+def plain_dtype(table: ParquetTable) -> np.dtype[Any]:
+    """The narrowest type that holds all columns, if they are numbers; float64 for tables."""
+    types = []
+    for kind in table.types:
+        try:
+            types.append(np.dtype(kind.to_pandas_dtype()))
+        except (NotImplementedError, TypeError):  # what pyarrow raises for a type that NumPy does not have
+            types.append(np.dtype(object))
+    plain = all(dtype.kind in "fiu" for dtype in types)
+    return np.result_type(*types) if plain else np.dtype(np.float64)
+
+
+def parquet_labels(column: Any, name: str, first: int, source: Location) -> NDArray[Any]:
+    """The labels of some rows, of which this is the number of the first."""
+    if column.null_count:
+        row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        raise DataError(f"{source}: column {name!r} is empty at row {row} (0-based): fill it or remove the row")
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind in "fiub":
+        return values
+    texts = values.tolist()
+    if not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{source}: the label column {name!r} holds neither numbers nor text: encode it as one")
+    long = require_short(texts)
+    if long is not None:
+        raise DataError(
+            f"{source}: the label column {name!r} has a text of {len(texts[long]):,} characters: give the"
+            " classes short names"
+        )
+    return np.array(texts, dtype=np.str_)

@@ -121,7 +121,8 @@ class Reduction:
                 f" {self.n_columns}: give the same features in the same order"
             )
         source = ReducedSource(dataset.source, self)
-        return Dataset(source, dataset.label_source, path=dataset.path).with_names(self.feature_names)
+        reduced = Dataset(source, dataset.label_source, weights=dataset.weight_source, path=dataset.path)
+        return reduced.with_names(self.feature_names)
 
     def describe(self) -> str:
         """What it does, on one line."""

@@ -167,7 +167,10 @@ class Encoding:
         """
         translation = self.translation(dataset.columns, dataset.n_features, dataset.name)
         source = EncodedSource(dataset.source, self, translation, folds)
-        encoded = Dataset(source, dataset.label_source, path=dataset.path).with_names(self.feature_names)
+        weights = dataset.weight_source
+        encoded = Dataset(source, dataset.label_source, weights=weights, path=dataset.path).with_names(
+            self.feature_names
+        )
         encoded.indicators = self.indicators
         return encoded
 

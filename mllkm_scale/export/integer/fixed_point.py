@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.forms import require_exportable
 from mllkm_scale.export.integer.bounds import arithmetic_bound, deviation_bound, rates_of
 from mllkm_scale.export.integer.bump_table import ONE, Bumps, BumpTable, SquaredBumps
 from mllkm_scale.export.integer.checked import MOST
@@ -61,6 +62,7 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     """
     if bits not in BITS:
         raise ParameterError(f"integer={bits!r}: constants have 8 or 16 bits")
+    require_exportable(model)
     if model.encoding is not None:
         raise ParameterError(
             "the model was trained on a table with text or missing values, for which there is no integer header: encode"

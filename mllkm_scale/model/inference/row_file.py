@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.conversion import FORMATS, format_of, require_readable
+from mllkm_scale.base.location import URL, Location, is_parquet
+from mllkm_scale.data.converters.conversion import FORMATS, format_of, require_parquet, require_readable
 from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
@@ -60,7 +61,7 @@ Take = Callable[[Rows], None]
 class RowFile:
     """A file with rows, or standard input; see `predict_file` for what the options mean."""
 
-    path: Path
+    path: Location
     format: str
     x: str | None
     label_column: str | int | None
@@ -70,7 +71,7 @@ class RowFile:
     @classmethod
     def of(
         cls,
-        source: Path,
+        source: Location,
         format: str | None,
         x: str | None,
         label_column: str | int | None,
@@ -130,18 +131,19 @@ class RowFile:
         if self.format in _TEXT:
             self._walk_text(features, take, progress, options, matched, encoding)
             return
-        require_readable(self.path, self.format)
         if self.format == "parquet":
+            require_parquet(self.path)
             self._walk_parquet(features, take, progress, options, matched, encoding)
             return
-        columns = features.match(_npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
+        path = require_readable(self.path, self.format)
+        columns = features.match(_npz_names(path, self.x or "X"), self.name) if self.format == "npz" else None
         encoded = take if encoding is None else _encoding(take, encoding)
         reduction = step if isinstance(step, Reduction) else None
         taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns, reduction)
         if columns is not None:
             matched(columns)
         with _readable(self.name):
-            _CONVERTERS[self.format](self.path, taker, options, progress)
+            _CONVERTERS[self.format](path, taker, options, progress)
         if not taker.n_rows:
             wanted = f" under the name {self.x or 'X'}" if self.format == "npz" else ""
             raise DataError(f"{self.name} holds no rows{wanted}: give at least one")
@@ -163,18 +165,18 @@ class RowFile:
             return by_name.positions
 
         n_rows = 0
-        with open_parquet(self.path, options, pick) as table:
-            if len(table.names) != features.count:
-                raise DataError(
-                    f"{self.name} has {len(table.names)} features per row, but the model was trained with"
-                    f" {features.count}: give the same features in the same order"
-                )
-            columns = Columns(tuple(Column(name) for name in table.names)) if encoding is None else encoding.columns
-            for block in table.blocks():
-                X = code_rows(block.features, columns, block.place, missing_allowed=encoding is not None)
-                take(Rows(X if encoding is None else encoding.apply(X), block.first, self.name))
-                n_rows = block.first + block.n_rows
-                progress(n_rows, table.n_rows)
+        table = open_parquet(self.path, options, pick)
+        if len(table.names) != features.count:
+            raise DataError(
+                f"{self.name} has {len(table.names)} features per row, but the model was trained with"
+                f" {features.count}: give the same features in the same order"
+            )
+        columns = Columns(tuple(Column(name) for name in table.names)) if encoding is None else encoding.columns
+        for block in table.blocks():
+            X = code_rows(block.features, columns, block.place, missing_allowed=encoding is not None)
+            take(Rows(X if encoding is None else encoding.apply(X), block.first, self.name))
+            n_rows = block.first + block.n_rows
+            progress(n_rows, table.n_rows)
         if not n_rows:
             raise DataError(f"{self.name} holds no rows: give at least one")
 
@@ -192,8 +194,7 @@ class RowFile:
                 raise DataError("standard input is closed: pipe rows into it, or give the path of a file")
             blocks = piped_lines(sys.stdin, self.name)
         else:
-            require_readable(self.path, self.format)
-            blocks = file_lines(self.path, progress)
+            blocks = file_lines(require_readable(self.path, self.format), progress)
         done = 0
         with _readable(self.name):
             delimiter = "\t" if self.format == "tsv" else None
@@ -282,10 +283,12 @@ def _filled_up(rows: NDArray[Any], width: int) -> NDArray[Any]:
     return np.pad(rows, ((0, 0), (0, max(0, width - rows.shape[1]))))
 
 
-def _format_of(source: Path) -> str:
+def _format_of(source: Location) -> str:
     if str(source) == PIPE:
         return "csv"
-    if source.is_dir():
+    if is_parquet(source):
+        return "parquet"
+    if isinstance(source, URL) or source.is_dir():
         return "zarr"
     return format_of(source) or "hdf5"
 

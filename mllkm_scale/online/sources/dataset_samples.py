@@ -71,7 +71,8 @@ class DatasetSamples:
         self.name = dataset.name
         self.dataset = dataset
         self.passes, self.shuffle, self.seed = int(passes), bool(shuffle), int(seed)
-        self._label_source = dataset.label_source
+        self._label_source, self._weight_source = dataset.label_source, dataset.weight_source
+        dataset.weights()  # refused before anything is learned
         self._labels = ClassLabels(classes)
 
     @property
@@ -108,11 +109,15 @@ class DatasetSamples:
         require_known(X, start, self.name, self.columns)
         stored = as_label_vector(self._label_source.read(start, stop), name)
         y = stored_labels(stored, self._labels, start, name)
-        ids = np.arange(start, stop)
+        ids, weights = np.arange(start, stop), None
+        if self._weight_source is not None:
+            weights = np.asarray(self._weight_source.read(start, stop), np.float64)
         if self.shuffle:
             order = np.random.default_rng([self.seed, number, i + 1]).permutation(stop - start)
             X, y, ids = X[order], y[order], ids[order]
-        return Chunk(position + done, X[done:], y[done:], ids[done:], new=number == 0)
+            weights = None if weights is None else weights[order]
+        weights = None if weights is None else weights[done:]
+        return Chunk(position + done, X[done:], y[done:], ids[done:], new=number == 0, weights=weights)
 
     def _chunk_order(self, number: int) -> list[int]:
         if not self.shuffle:

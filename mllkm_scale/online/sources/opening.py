@@ -26,7 +26,7 @@ from mllkm_scale.online.sources.text_samples import TextOptions
 
 __all__ = ["FORMATS", "STANDARD_INPUT", "open_samples"]
 
-_DATASET = ("x", "y", "passes", "shuffle")
+_DATASET = ("x", "y", "sample_weight", "passes", "shuffle")
 _TEXT = ("label_column", "bad_lines", "max_line_bytes")
 FORMATS = {
     "hdf5": _DATASET,
@@ -47,6 +47,7 @@ def open_samples(
     classes: ArrayLike | None = None,
     x: str = "X",
     y: str = "y",
+    sample_weight: str | None = None,
     passes: int = 1,
     shuffle: bool = False,
     seed: int = 0,
@@ -73,6 +74,8 @@ def open_samples(
         The classes that labels are matched with; see `ClassLabels`.
     x, y : str
         HDF5 and zarr: names of the data sets of the samples and of the labels.
+    sample_weight : str, optional
+        HDF5 and zarr: name of the data set of the weights of the samples.
     passes, shuffle, seed
         HDF5 and zarr: see `DatasetSamples`. Text is read once, in its order: convert it first for more.
     label_column : str or int, optional
@@ -109,6 +112,7 @@ def open_samples(
     given = {
         "x": x != "X",
         "y": y != "y",
+        "sample_weight": sample_weight is not None,
         "passes": passes != 1,
         "shuffle": shuffle,
         "label_column": label_column is not None,
@@ -124,7 +128,7 @@ def open_samples(
     if kind in ("hdf5", "zarr"):
         if standard:
             raise ParameterError(f"standard input cannot be {kind}: give the path of the file")
-        dataset = Dataset.open(path, x, y, chunk_rows=chunk_rows)
+        dataset = Dataset.open(path, x, y, sample_weight=sample_weight, chunk_rows=chunk_rows)
         with _closed_after_error(dataset):
             return DatasetSamples(dataset, classes=classes, passes=passes, shuffle=shuffle, seed=seed)
     options: TextOptions = {

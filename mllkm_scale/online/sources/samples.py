@@ -53,6 +53,8 @@ class Chunk:
         Which samples they are: the same for one that comes again in a later pass. Default: their positions.
     new : bool
         Whether they come for the first time.
+    weights : array (n,) or None
+        Their weights in the loss, if they have some.
     """
 
     first: int
@@ -60,6 +62,7 @@ class Chunk:
     y: Array
     ids: Array = field(default_factory=lambda: np.empty(0, np.int64))
     new: bool = True
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.y):

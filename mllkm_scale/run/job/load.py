@@ -37,6 +37,8 @@ class Job:
         The job file, the data, and the run folder.
     x, y : str
         Names of the data sets of the samples and the labels.
+    sample_weight : str or None
+        Name of the data set of the weights of the rows.
     table : dict
         Options of `convert`: how a file that is neither HDF5 nor zarr is read.
     test : pathlib.Path or None
@@ -65,6 +67,7 @@ class Job:
     text: JobText = field(repr=False, compare=False)
     x: str = "X"
     y: str = "y"
+    sample_weight: str | None = None
     table: dict[str, Any] = field(default_factory=dict)
     test: Path | None = None
     image_shape: str | None = None

@@ -35,6 +35,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "path": Path,
         "x": Text,
         "y": Text,
+        "sample_weight": Text,
         "test": Path,
         "image_shape": Text,
         "format": Literal["csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"],

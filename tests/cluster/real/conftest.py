@@ -15,6 +15,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import psutil
 import pytest
 
 from mllkm_scale.run.job import load_job
@@ -83,6 +84,22 @@ def daemon(*words: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+@contextmanager
+def frozen_master() -> Iterator[None]:
+    """The process that trains in this folder stands still, so that scheduler and workers stay and can be looked at."""
+    masters = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = process.info["cmdline"] or []
+        if process.info["cwd"] == os.getcwd() and words[2:4] == ["run", "job.toml"]:
+            masters.append(process)
+    [master] = masters
+    master.suspend()
+    try:
+        yield
+    finally:
+        master.resume()
 
 
 def require(*programs: str) -> None:

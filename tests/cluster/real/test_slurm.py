@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cluster.real.conftest import ROOT, Bench
+from tests.cluster.conftest import assert_closed
+from tests.cluster.real.conftest import ROOT, Bench, frozen_master
 
 Eventually = Callable[..., Any]
 KIND = '[cluster]\nkind = "slurm"\nworkers = 2\nwalltime = "00:10:00"\n'
@@ -112,6 +113,35 @@ def test_workers_that_are_jobs_of_their_own_train_to_the_same_bytes(slurm: Bench
     assert slurm.model == slurm.expected
     assert "tls://" in ended.stderr + ended.stdout
     assert not list(Path().glob(".tls-*"))
+
+
+def test_from_another_host_no_port_of_a_job_is_open_without_the_certificate(
+    slurm: Bench, eventually: Eventually, other_host: tuple[str, str]
+) -> None:
+    job = submit("--workers", "2")
+    try:
+        eventually(lambda: "train:" in log(job), within_s=60)
+        with frozen_master():
+            addresses = listening(here="10.231.7.1")
+            assert len(addresses) >= 5  # of the scheduler, and of two workers and their nannies
+            [certificates] = Path("run").absolute().glob("scheduler-*.tls")
+            for address in addresses:
+                assert_closed(f"tls://{address}", certificates, other_host[0])
+    finally:
+        subprocess.run(["scancel", job], check=True, timeout=20)
+        eventually(lambda: not state(job).startswith(("RUNNING", "COMPLETING")), within_s=60)
+
+
+def listening(here: str) -> set[str]:
+    """Where processes of dask in this folder listen, but for loopback; `here` stands for all addresses."""
+    found = set()
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        program, *words = process.info["cmdline"] or [""]
+        if process.info["cwd"] == os.getcwd() and "python" in program and words:  # srun listens, too, by means of SLURM
+            for at in process.net_connections("tcp"):
+                if at.status == psutil.CONN_LISTEN and not at.laddr.ip.startswith("127."):
+                    found.add(f"{here if at.laddr.ip in ('0.0.0.0', '::') else at.laddr.ip}:{at.laddr.port}")
+    return found
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.cluster.real.conftest import INTERFACE, JOB, NETWORK, ROOT, Hosts
-from tests.cluster.test_closed import KNOCK
+from tests.cluster.conftest import assert_closed
+from tests.cluster.real.conftest import INTERFACE, NETWORK, ROOT, Hosts, frozen_master
 
 Eventually = Callable[..., Any]
 OPTIONS = ("-h", "hosts.txt", "-i", INTERFACE)
@@ -52,19 +51,16 @@ def test_a_training_has_the_bytes_of_one_without_a_cluster(hosts: Hosts) -> None
 def test_from_another_host_no_port_of_a_run_is_open_without_the_certificate(
     hosts: Hosts, eventually: Eventually
 ) -> None:
-    Path("job.toml").write_text(JOB.format(C=1000) + "parameters.tol = 0.000001\n")
-    with training() as script:
+    with training():
         eventually(lambda: "train:" in log(), within_s=60)
-        addresses = listening(script.pid)
-        assert len(addresses) >= 4  # of the scheduler and of three workers, whose nannies listen too
-        for address in addresses:
-            inside = ["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", KNOCK, f"tls://{address}"]
-            said = subprocess.run(inside, capture_output=True, text=True, timeout=60)
-            assert len(said.stdout.split()) == 2, said.stderr
-            assert "connected" not in said.stdout
+        with frozen_master():
+            addresses = listening()
+            assert len(addresses) >= 4  # of the scheduler and of three workers, whose nannies listen too
+            for address in addresses:
+                assert_closed(f"tls://{address}", Path("run/scheduler.json.tls").absolute(), hosts.names[0])
 
 
-def listening(script: int) -> set[str]:
+def listening() -> set[str]:
     """Ports that the processes of this folder listen at, on the network of the hosts."""
     found = set()
     for process in psutil.process_iter(["cmdline"]):
