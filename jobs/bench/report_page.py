@@ -25,7 +25,7 @@ from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.progress.listeners import PlainProgress
 
 WIDTH = 1080
-HEIGHTS = {"usps": 2395, "diabetes": 3045}  # from one section to the beginning of another
+HEIGHTS = {"usps": 2395, "diabetes": 4845}  # from one section to the beginning of another
 DIABETES = ("pregnancies", "glucose", "blood pressure", "skin fold", "insulin", "body mass index", "pedigree", "age")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",

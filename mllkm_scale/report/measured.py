@@ -56,6 +56,7 @@ class Measured:
     scores: list[ClassScore]
     left_out: int
     mistakes: list[Mistake]
+    has_areas: bool  # of each class; two classes have one curve, whose caption says its areas
 
 
 def measured(evaluation: Evaluation) -> Measured:
@@ -82,7 +83,7 @@ def measured(evaluation: Evaluation) -> Measured:
     curves = [_curves(drawn)] if drawn else []
     if evaluation.bins is not None:
         curves.append(_reliability(evaluation))
-    return Measured(_matrix(evaluation, names), curves, scores, len(names) - len(scores), mistakes)
+    return Measured(_matrix(evaluation, names), curves, scores, len(names) - len(scores), mistakes, len(areas) > 1)
 
 
 @styled
