@@ -21,9 +21,11 @@ from typing import Any
 import h5py
 import numpy as np
 import zarr
+from scipy import sparse
 
 from mllkm_scale import Dataset, load_model, train
 from mllkm_scale.data import check, convert
+from mllkm_scale.data.sparse.rows import SPARSE_ARRAYS
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.model import describe, model_checksum
 from mllkm_scale.online import open_samples, stream
@@ -105,6 +107,11 @@ def write_data(source: Path, X: np.ndarray, y: np.ndarray) -> None:
         file["X"], file["y"] = X, y.astype("S")
         file.create_dataset("packed", data=X, chunks=(20, 3), compression="gzip", shuffle=True)
         file["feature_names"] = np.array(["a", "b", "c"], "S")
+    with h5py.File(source / "sparse.h5", "w") as file:
+        rows = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+        for part in SPARSE_ARRAYS:
+            file[f"X_{part}"] = getattr(rows, part)
+        file["y"] = (y == "same").astype(int)
     group = zarr.open_group(source / "data.zarr", mode="w")
     group.create_array("X", data=X, chunks=(20, 3))
     group.create_array("y", data=(y == "same").astype(int))
@@ -189,6 +196,7 @@ def data_formats(source: Path) -> dict[str, Format]:
     formats = {
         "hdf5": Format(source / "data.h5", read_data),
         "table hdf5": Format(source / "mixed.h5", trained_on),
+        "sparse hdf5": Format(source / "sparse.h5", trained_on),
         "zarr.json": Format(source / "data.zarr" / "X" / "zarr.json", partial(read_zarr, source=source), is_json=True),
         "zarr chunk": Format(source / "data.zarr" / "X" / "c" / "0" / "0", partial(read_zarr, source=source)),
     }

@@ -1,7 +1,7 @@
 """Soak: train again and again while processes are killed or frozen and links are cut; every model has the same bytes.
 
     python jobs/bench/soak.py [--data usps] [--rows 2000] [--worker-kills 30] [--master-kills 30] [--frozen 0]
-                              [--cuts 0] [--workers 2] [--memory 1GB] [--seed 0] [--time-limit 300]
+                              [--cuts 0] [--workers 2] [--memory 1GB] [--seed 0] [--time-limit 600]
 
 Each training is a process of its own with worker processes beside it (`mllkm train --workers N`). In some, workers are
 killed with SIGKILL at random times, or frozen with SIGSTOP for good; in others the master is killed, and resumed. For
@@ -317,7 +317,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="1GB", help="budget of every process")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds after which a master counts as hung")
+    parser.add_argument("--time-limit", type=float, default=600.0, help="seconds after which a master counts as hung")
     arguments = parser.parse_args()
     arguments.rows = arguments.rows or ROWS[arguments.data]
     arrays = load(arguments.data)

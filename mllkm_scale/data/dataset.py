@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.base.location import URL, Location, as_location, is_parquet
 from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
-from mllkm_scale.data.hdf5_source import HDF5Source, open_hdf5
+from mllkm_scale.data.hdf5_source import HDF5Source, named, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, MAX_ALL_LEVELS, Columns
@@ -99,7 +99,7 @@ class Dataset:
         if self.n_rows == 0 or self.n_features == 0:
             empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
             raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
-        if self.n_features > MOST_FEATURES:
+        if self.n_features > MOST_FEATURES and not hasattr(x, "read_sparse"):
             raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
         self.n_chunks = -(-self.n_rows // self.chunk_rows)
@@ -461,7 +461,7 @@ def _stored_sparse(path: Path, x: str) -> Source | None:
     """The sparse rows of an HDF5 file, if it has some of this name."""
     if os.path.isdir(path) or not h5py.is_hdf5(path):
         return None
-    with open_hdf5(path) as file:
+    with open_hdf5(path) as file, named(path):
         if f"{x}_indptr" not in file:
             return None
     from mllkm_scale.data.sparse.rows import StoredRows

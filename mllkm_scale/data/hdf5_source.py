@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError
 
-__all__ = ["HDF5Source", "find_dataset", "open_hdf5"]
+__all__ = ["HDF5Source", "find_dataset", "named", "open_hdf5"]
 
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
 """What h5py raises of metadata that are damaged."""
@@ -42,7 +42,7 @@ class HDF5Source:
         # The process, its file and its data set.
         self._handle: tuple[int, Any, Any] | None = None
         stored = self._open()
-        with _named(path):
+        with named(path):
             self.shape: tuple[int, ...] = tuple(int(size) for size in stored.shape)
             self.dtype = _plain_dtype(stored, self.name)
             self.buffer_bytes = _buffer_bytes(stored)
@@ -85,7 +85,7 @@ class HDF5Source:
     def _open(self) -> Any:
         file = open_hdf5(self.path)
         try:
-            with _named(self.path):
+            with named(self.path):
                 stored = find_dataset(file, self.dataset, self.path)
         except BaseException:
             with suppress(*_DAMAGE):
@@ -132,7 +132,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """Block that looks at a file: what h5py raises of damaged metadata is told with the file and the remedy."""
     try:
         yield

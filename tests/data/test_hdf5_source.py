@@ -171,3 +171,14 @@ def test_threads_share_a_source_that_is_closed_again_and_again(write_hdf5):
 
     with Threads(4) as threads:
         assert all(threads.run(read, list(range(290)) * 3))
+
+
+def test_a_damaged_heap_of_names_is_told_with_the_file(tmp_path):
+    path = tmp_path / "heap.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = np.zeros((4, 2)), np.arange(4) % 2
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"HEAP")] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=r"heap.h5 cannot be read .*: the file is damaged"):
+        Dataset.open(path)
