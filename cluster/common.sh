@@ -46,7 +46,7 @@ whole_number() { # NAME VALUE
     [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 $2: give a whole number from 1"
 }
 
-# Call it first, in the script itself. From here on, what `keep` starts ends with the script.
+# Call it first, in the script itself, whose own words stand in WITHIN. From here on, what `keep` starts ends with the script.
 open_lifeline() { # SCHEDULER_FILE, and INSECURE in the environment to do without TLS
     if [ -e "$1" ]; then
         fail "$1 is there already: another cluster uses it, or one was killed; then remove it, or name another with -f"
@@ -77,6 +77,16 @@ keep() { # NAME COMMAND...: in the background, its output in LOGS/NAME.log
     KEPT+=($!)
 }
 
+again() { # COMMAND...: and anew when it ends, as where a link was cut, for as long as the script lives
+    local ended
+    while true; do
+        "$@"
+        read -r -t 5 # of the lifeline, which holds nothing
+        ended=$?
+        [ "$ended" -gt 128 ] || return # it has an end now, and so has the script
+    done
+}
+
 address_of() { # INTERFACE: its address; dask's scheduler takes no interface together with TLS
     "$PYTHON" -c 'import sys; from distributed.utils import get_ip_interface; print(get_ip_interface(sys.argv[1]))' "$1" \
         2>/dev/null || fail "-i $1: this machine has no network interface of that name: \`ip -brief address\` lists them"
@@ -96,7 +106,9 @@ start_scheduler() { # HOST_OPTIONS...
 }
 
 # Runs the training and passes signals on to it; its exit code is left in CODE. Without a command, waits for a signal.
+# A training that is interrupted tells how to go on, in a cluster that is made by the same words as this one.
 run_command() {
+    export MLLKM_WITHIN=$WITHIN
     if [ $# -eq 0 ]; then
         sleep infinity 9>&- &
     else

@@ -13,6 +13,7 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+words=("$0" "$@")
 workers=1 memory=2GB threads=1 file=scheduler.json
 while getopts n:m:t:f: option; do
     case $option in
@@ -24,6 +25,7 @@ while getopts n:m:t:f: option; do
     esac
 done
 shift $((OPTIND - 1))
+WITHIN=$(printf '%q ' "${words[@]:0:${#words[@]}-$#}")
 whole_number -n "$workers"
 whole_number -t "$threads"
 

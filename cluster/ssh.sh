@@ -21,6 +21,7 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 hosts_file='' workers=1 memory=2GB threads=1 file=scheduler.json interface=()
+words=("$0" "$@")
 [ "${1:-}" = --insecure ] && INSECURE=yes && shift
 while getopts h:n:m:t:f:i: option; do
     case $option in
@@ -34,6 +35,7 @@ while getopts h:n:m:t:f:i: option; do
     esac
 done
 shift $((OPTIND - 1))
+WITHIN=$(printf '%q ' "${words[@]:0:${#words[@]}-$#}")
 whole_number -n "$workers"
 whole_number -t "$threads"
 [ -r "$hosts_file" ] || fail "-h ${hosts_file:-(missing)}: give a file with one host a line"
@@ -66,7 +68,7 @@ start_scheduler "${host_option[@]}"
 for host in "${hosts[@]}"; do
     for ((i = 1; i <= workers; i++)); do
         name=worker-$((${#KEPT[@]}))-$host
-        keep "$name" on_host "$host" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 5 \
+        keep "$name" again on_host "$host" env "${WORKER_ENVIRONMENT[@]}" bash -c "$KEEPER" keeper 5 \
             "$PYTHON" -m distributed.cli.dask_worker --scheduler-file "$file" --name "$name" \
             --nworkers 1 --nthreads "$threads" --memory-limit "$memory" \
             --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 60 "${TLS[@]}" "${interface[@]}"

@@ -67,6 +67,11 @@ class Params:
         " are learned",
         ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
     )
+    reduction: str | None = parameter(
+        "auto",
+        "features that are made of many columns before the scaling: singular vectors ('svd:N'), random signs"
+        " ('random:N'), 'none', or 'auto': of sparse rows with more than 1,024 columns",
+    )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
     whiten: bool = parameter(False, "give each principal component unit variance")
     multi_class: str = parameter(
@@ -120,6 +125,10 @@ class Params:
                 raise ParameterError(f"{spec.name}={value!r} is not known: choose one of {', '.join(choices)}")
         if self.C != "auto":
             _positive("C", self.C)
+        if self.reduction not in ("auto", "none", None):
+            from mllkm_scale.data.sparse.reduction import reduction_spec  # takes time that help does not have
+
+            reduction_spec(self.reduction)
         self._check_learned()
         self._check_device()
         metric = self.metric

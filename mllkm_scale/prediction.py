@@ -1,10 +1,10 @@
-"""Prediction from file to file, block by block; the target appears completely or not at all."""
+"""Prediction from file to file, block by block, whose target appears completely or not at all; rows explained."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.converters.options import Progress, silent
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.errors import ParameterError
+from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.evaluation import Evaluation, evaluate
+from mllkm_scale.model.explanation import Explanation, explained
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.decision import decide
@@ -30,7 +31,7 @@ from mllkm_scale.model.names import MatchedColumns, match_dataset
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["Evaluation", "PredictSummary", "evaluate", "predict_file"]
+__all__ = ["Evaluation", "PredictSummary", "evaluate", "explain_file", "predict_file"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def predict_file(
                 passing.dataset(features, tell, client, goal.parent)
         else:
             writer.describe(model.classes, checksum, scores, probabilities)
-            rows.walk(model.features, passing.take, tell, passing.matched, model.encoding)
+            rows.walk(model.features, passing.take, tell, passing.matched, model.step)
     return PredictSummary(
         source=rows.path,
         target=goal,
@@ -171,6 +172,67 @@ def predict_file(
         ignored=() if passing.columns is None else passing.columns.ignored,
         by_name=passing.columns is not None,
     )
+
+
+def explain_file(
+    model: Model,
+    source: str | os.PathLike[str],
+    start: int,
+    stop: int,
+    *,
+    x: str | None = None,
+    label_column: str | int | None = None,
+    by_position: bool = False,
+) -> list[Explanation]:
+    """Explain the rows `start` to `stop` of a file that `predict_file` reads; what follows them is not read.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, does not fit the model, or has no such rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mllkm_scale import MLLKMClassifier
+    >>> X, y = [[0.0, 0.0], [0.0, 1.0], [3.0, 3.0], [3.0, 4.0]], [1, 1, 2, 2]
+    >>> model = MLLKMClassifier().fit(X, y).model_
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "rows.csv").write_text("width,height\\n0,0.5\\n3,3.5\\n")
+    ...     found = explain_file(model, f"{folder}/rows.csv", 0, 2)
+    >>> [one.label for one in found], found[0].values
+    ([1, 2], ('0', '0.5'))
+    """
+    if not 0 <= start < stop:
+        raise ParameterError(f"rows {start}:{stop}: give the first row and the one after the last, such as 0:5")
+    rows = RowFile.of(_path(source), None, x, label_column, None, by_position)
+    taken: list[Array] = []
+
+    def take(block: Rows) -> None:
+        first, last = max(start - block.first_row, 0), stop - block.first_row
+        if first < min(last, len(block)):
+            taken.append(np.array(block.X[first:last], dtype=np.float64))
+        if last <= len(block):
+            raise _Enough
+
+    if rows.is_dataset:
+        with rows.dataset() as opened:
+            _, features = model.numeric(opened, by_position=by_position)
+            if start < features.n_rows:
+                taken.append(features.part(start, min(stop, features.n_rows)).astype(np.float64))
+    else:
+        with suppress(_Enough):
+            rows.walk(model.features, take, silent, lambda columns: None, model.encoding)
+    found = np.concatenate(taken) if taken else np.empty((0, model.machine.n_features_in))
+    if len(found) < stop - start:
+        raise DataError(
+            f"{rows.name} ends before row {stop - 1} (0-based): ask for rows that it has, not {start}:{stop}"
+        )
+    return explained(model, found)
+
+
+class _Enough(Exception):
+    """All rows that are asked for have been read."""
 
 
 def _path(given: str | os.PathLike[str]) -> Path:

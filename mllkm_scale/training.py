@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.threads import n_threads
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import Collection, is_collection
+from mllkm_scale.data.first_step import told_of, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
-from mllkm_scale.data.tables.fitting import told_of, training_rows
+from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.params import Params, resolve
-from mllkm_scale.plan.training import Plan, make_plan
+from mllkm_scale.plan.training import BASE_BYTES, Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
@@ -26,9 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainResult", "dask_executor", "train"]
 
+COLLECTION_BYTES = 130_000_000
+"""dask's arrays and data frames, with pandas and pyarrow, which they load: 100 to 120 MB as measured."""
+
 
 def train(
-    dataset: Dataset,
+    dataset: Dataset | Collection | Any,
+    y: Any = None,
     *,
     test: Dataset | None = None,
     client: Client | None = None,
@@ -47,8 +54,12 @@ def train(
 
     Parameters
     ----------
-    dataset : Dataset
-        Samples and labels, on disk or in memory.
+    dataset : Dataset, or a collection
+        Samples and labels, on disk or in memory. Or the samples as a dask array, a dask DataFrame or an object of
+        xarray: its blocks are computed once, by the workers of `client` or of the active client, or else here, some at
+        a time, and written to `scratch_dir`, or to `run_dir` if that is not given, where they stay until the end.
+    y : dask array, Series, DataArray or array, optional
+        The labels of a collection.
     test : Dataset, optional
         Labelled rows on which the model is tested at the end; the training does not depend on them.
     client : distributed.Client, optional
@@ -86,7 +97,23 @@ def train(
     """
     settings = resolve(preset, **params)
     with ExitStack() as stack:
-        dataset, test, encoding = training_rows(dataset, test, settings.budget_bytes, settings.random_state or 0)
+        if not isinstance(dataset, Dataset):
+            held_bytes += COLLECTION_BYTES
+            room_bytes = settings.budget_bytes - BASE_BYTES - held_bytes
+            parent = settings.scratch_dir or run_dir
+            dataset = stack.enter_context(_stored(dataset, y, settings, client, parent, room_bytes, should_stop))
+        elif y is not None:
+            raise ParameterError("y is for the rows of a collection of dask or xarray: a Dataset brings its labels")
+        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
+        dataset, test, step = training_rows(
+            dataset,
+            test,
+            settings.budget_bytes,
+            stack,
+            reduction=settings.reduction,
+            seed=settings.random_state or 0,
+            scratch_dir=None if scratch is None else Path(scratch),
+        )
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
         if settings.scratch_dir is not None:
@@ -98,8 +125,8 @@ def train(
         settings = seeded(settings, partial(folder_seed, folder) if folder and resume else None)
         tell = listeners_of(settings, listener, None if folder is None else folder.record)
         threads = stack.enter_context(working_threads(settings))
-        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
-        for line in told_of(encoding, settings.verbose):
+        training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, step)
+        for line in told_of(step, settings.verbose):
             training.listener(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path
@@ -107,6 +134,38 @@ def train(
                 dask_executor(client, run_path, settings, plan, training.poll, training.listener)
             )
         return training.run(dataset, resume)
+
+
+def _stored(
+    X: Any,
+    y: Any,
+    settings: Params,
+    client: Client | None,
+    parent: str | Path | None,
+    room_bytes: int,
+    should_stop: Callable[[], bool] | None,
+) -> AbstractContextManager[Dataset]:
+    """A collection, and its labels, in files that the training reads."""
+    from mllkm_scale.cluster.collections import stored
+
+    def poll() -> None:
+        if should_stop is not None and should_stop():
+            raise InterruptedTraining("training was interrupted: no round had ended")
+
+    if not (isinstance(X, Collection) or is_collection(X)):
+        raise ParameterError(
+            f"there is no training on a {type(X).__name__}: give a Dataset, such as Dataset.open('train.h5') or"
+            " Dataset.from_arrays(X, y), or a collection of dask or xarray with its labels"
+        )
+    return stored(
+        X if isinstance(X, Collection) else Collection.of(X, y),
+        None if parent is None else Path(parent),
+        client=client,
+        threads=n_threads(settings.n_jobs),
+        room_bytes=room_bytes,
+        timeout_s=settings.worker_timeout,
+        poll=poll,
+    )
 
 
 def dask_executor(

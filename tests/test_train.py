@@ -105,7 +105,7 @@ def test_primal_and_decision_follow_from_the_folded_coefficients(small_problem):
     for m in range(len(machine.weights_)):
         offsets = X - machine.anchors_[m]
         h = np.exp(-machine.gammas_[m] * (offsets**2).sum(axis=1))
-        f += h * (offsets @ machine.coef_[0, m] + machine.local_coef_[0, m])
+        f += h * (offsets @ machine.kernel_coef_[0, m] + machine.local_coef_[0, m])
     np.testing.assert_allclose(machine.decision_function(X), f, rtol=1e-9, atol=1e-12)
     assert machine.weights_.sum() == pytest.approx(1.0)
     assert machine.duals_.shape == (len(X), 1)

@@ -4,7 +4,8 @@
 
 Each table is split by seed into rows to train on, at most so many, and others to measure on; no official test row is
 used. Of all splits of a table together it prints the calibration error (that of `Evaluation`), log loss and Brier
-score, and beside them what a slope of 1 would give.
+score, and beside them what a slope of 1 would give. The calibration error of few rows is never 0: "chance" is its mean,
+and "95 %" its quantile, if the classes came with exactly the probabilities that the models give them.
 
 Writes results/calibration.json.
 """
@@ -21,10 +22,12 @@ from common import load, write
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from mllkm_scale import Dataset, Model, train
+from mllkm_scale.base.arrays import Array
 from mllkm_scale.model import evaluate
 from mllkm_scale.model.calibration import Calibration
 
 TABLES = "heart,diabetes,australian,ionosphere,mammographic,contraceptive,vehicle,banana,twonorm,adult,ijcnn1"
+BINS, DRAWS = 10, 2000
 PLAIN = Calibration("temperature", 1.0)
 
 
@@ -35,17 +38,25 @@ def measured(models: list[Model], parts: list[Dataset]) -> dict[str, float]:
     return {name: sum(getattr(each, name) * each.n for each in found) / n for name in ("error", "log_loss", "brier")}
 
 
-def pooled_error(models: list[Model], parts: list[Dataset], bins: int = 10) -> float:
-    """How far the largest probability is from how often its class is true, over the rows of all parts."""
-    off = np.zeros(bins)
-    n = 0
+def pooled_error(models: list[Model], parts: list[Dataset], draws: int = 0) -> tuple[float, Array]:
+    """How far the largest probability is from how often its class is true, over the rows of all parts.
+
+    Also what that would be, in so many draws, if every class came with its probability: a row that is measured in
+    several splits has one class in all of them, as it has in the data.
+    """
+    largest, right, bins, rows = [], [], [], []
     for model, part in zip(models, parts, strict=True):
         p = model.predict_proba(part.chunk(0))
-        largest = p.max(axis=1)
-        right = model.classes[p.argmax(axis=1)] == part.labels()
-        off += np.bincount(np.minimum((largest * bins).astype(int), bins - 1), right - largest, minlength=bins)
-        n += len(p)
-    return float(np.abs(off).sum() / n)
+        largest.append(p.max(axis=1))
+        right.append(model.classes[p.argmax(axis=1)] == part.labels())
+        bins.append(np.minimum((largest[-1] * BINS).astype(int), BINS - 1))
+        rows.append([chunk.tobytes() for chunk in part.chunk(0)])
+    p, true, at = np.concatenate(largest), np.concatenate(right), np.concatenate(bins)
+    _, same = np.unique(np.concatenate(rows), return_inverse=True)
+    rng = np.random.default_rng(0)
+    chance = [rng.random(same.max() + 1)[same] < p for _ in range(draws)]
+    off = [np.abs(np.bincount(at, drawn - p, minlength=BINS)).sum() / len(p) for drawn in (true, *chance)]
+    return float(off[0]), np.array(off[1:])
 
 
 def of_table(name: str, splits: int, most: int) -> dict[str, Any]:
@@ -59,13 +70,17 @@ def of_table(name: str, splits: int, most: int) -> dict[str, Any]:
         models.append(train(Dataset.from_arrays(X[rows], y[rows])).model)
         seconds += time.perf_counter() - started
         parts.append(Dataset.from_arrays(X[others], y[others], chunk_rows=len(others)))
+    error, chance = pooled_error(models, parts, DRAWS)
     plain = [replace(model, calibration=PLAIN) for model in models]
     return {
         "rows": sizes["train_size"],
         "methods": sorted({model.require_calibration().method for model in models}),
         **measured(models, parts),
-        "calibration_error": pooled_error(models, parts),
-        "with_slope_1": pooled_error(plain, parts),
+        "calibration_error": error,
+        "by_chance": float(chance.mean()),
+        "by_chance_95": float(np.quantile(chance, 0.95)),
+        "share_of_chance_above": float(np.mean(chance >= error)),
+        "with_slope_1": pooled_error(plain, parts)[0],
         "log_loss_with_slope_1": measured(plain, parts)["log_loss"],
         "train_s": seconds / splits,
     }
@@ -79,16 +94,20 @@ def main() -> None:
     options = parser.parse_args()
     results = {}
     print(
-        f"{'table':<16} {'rows':>5} {'ECE':>7} {'slope 1':>8} {'log loss':>9} {'slope 1':>8} {'Brier':>7} {'error':>7}"
+        f"{'table':<16} {'rows':>5} {'ECE':>7} {'chance':>7} {'95 %':>7} {'slope 1':>8}"
+        f" {'log loss':>9} {'slope 1':>8} {'Brier':>7} {'error':>7}"
     )
     for name in options.tables.split(","):
         results[name] = found = of_table(name, options.splits, options.most)
         print(
-            f"{name:<16} {found['rows']:>5} {found['calibration_error']:>7.4f} {found['with_slope_1']:>8.4f}"
+            f"{name:<16} {found['rows']:>5} {found['calibration_error']:>7.4f} {found['by_chance']:>7.4f}"
+            f" {found['by_chance_95']:>7.4f} {found['with_slope_1']:>8.4f}"
             f" {found['log_loss']:>9.4f} {found['log_loss_with_slope_1']:>8.4f} {found['brier']:>7.4f}"
             f" {found['error']:>7.4f}  {', '.join(found['methods'])}",
             flush=True,
         )
+    above = [name for name, found in results.items() if found["calibration_error"] > found["by_chance_95"]]
+    print(f"above what chance explains (95 %): {', '.join(above) or 'none'}")
     mean = float(np.mean([found["calibration_error"] for found in results.values()]))
     print(f"{'mean':<16} {'':>5} {mean:>7.4f}")
     write("calibration.json", {"splits": options.splits, "tables": results, "mean_calibration_error": mean})

@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import argparse
 import copy
-import gzip
-import hashlib
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import sys
@@ -37,12 +36,15 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
+from common import write
+from fuzz_formats import Format, make_formats
+
+from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.errors import MLLKMError
 
 HANG_S = 10.0
 MEMORY_BYTES = 400_000_000
@@ -66,21 +68,6 @@ WRONG: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Format:
-    """A file, what reads it, and what it is: with a checksum, text of JSON, or archive as some kind."""
-
-    path: Path
-    read: Callable[[Path], str]
-    archive: str = ""
-    is_json: bool = False
-
-    @property
-    def checked(self) -> bool:
-        """Whether damage cannot pass for another content."""
-        return bool(self.archive)
-
-
 def main() -> None:
     np.seterr(all="ignore")  # numbers beyond a type are what is wanted
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,21 +86,17 @@ def main() -> None:
     for name, outcome, why in failures[:40]:
         print(f"{name}: {outcome}: {why}", file=sys.stderr)
     if options.results:
-        from common import write
-
         write(options.results, {"inputs": options.inputs, "seed": options.seed, "counts": counts, "failures": failures})
     sys.exit(1 if failures else 0)
 
 
 def table(counts: dict[str, Counter[str]]) -> str:
-    """Outcomes by format."""
+    """Outcomes by format, as in docs/reliability.md."""
     columns = ("refused", "same", "other", *FAILURES)
-    lines = [f"{'format':<12}" + "".join(f"{name:>11}" for name in ("inputs", *columns))]
-    total: Counter[str] = Counter()
-    for name, found in counts.items():
-        total.update(found)
-        lines.append(f"{name:<12}{sum(found.values()):>11,}" + "".join(f"{found[column]:>11,}" for column in columns))
-    lines.append(f"{'all':<12}{sum(total.values()):>11,}" + "".join(f"{total[column]:>11,}" for column in columns))
+    lines = [f"| {' | '.join(('format', 'inputs', *columns))} |", f"| --- |{' ---: |' * (len(columns) + 1)}"]
+    for name, found in (*counts.items(), ("all", sum(counts.values(), Counter()))):
+        numbers = [found.total(), *(found[column] for column in columns)]
+        lines.append(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |")
     return "\n".join(lines)
 
 
@@ -126,8 +109,9 @@ def fuzz(
     wholes = {name: known.path.read_bytes() for name, known in formats.items()}
     for number, (name, known) in enumerate(formats.items()):
         made = -(-inputs * (number + 1) // len(formats)) - -(-inputs * number // len(formats))
-        expected = known.read(known.path)
         work = folder / "work" / name
+        (work / "whole").mkdir(parents=True)
+        expected = known.read(Path(shutil.copy(known.path, work / "whole")))
         for first in range(0, made, BATCH):
             rng = random.Random(f"{seed}/{name}/{first}")
             shutil.rmtree(work, ignore_errors=True)
@@ -182,10 +166,7 @@ def changed(known: Format, whole: bytes, other: bytes, rng: random.Random, work:
 
 
 def crafted_seal(known: Format, rng: random.Random, work: Path) -> bytes:
-    """A archive file with a right checksum, and another header or other arrays."""
-    from mllkm_scale.base.archive import read_archive, write_archive
-    from mllkm_scale.errors import MLLKMError
-
+    """An archive file with a right checksum, and another header or other arrays."""
     header, arrays = read_archive(known.path, kind=known.archive, version=99, error=MLLKMError)
     for _ in range(rng.choice((1, 1, 2))):
         if rng.random() < 0.5 or not arrays:
@@ -281,8 +262,6 @@ def read_all(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[str, 
 
 def _by_a_process(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[str, str]]:
     """Outcomes of the first paths: of all, or up to one at which the process hung or ended."""
-    import select
-
     receiving, sending = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -314,8 +293,6 @@ def _by_a_process(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[
 
 
 def _outcome(read: Callable[[Path], str], path: Path) -> tuple[str, str]:
-    from mllkm_scale.errors import MLLKMError
-
     before = _reset_peak()
     started = time.monotonic()
     try:
@@ -349,184 +326,6 @@ def _status_bytes(field: str) -> int:
         if line.startswith(f"{field}:"):
             return 1024 * int(line.split()[1])
     return 0
-
-
-# ---- the files, and their readers
-
-
-def digest(*values: Any) -> str:
-    """Stands for a result."""
-    found = hashlib.blake2b(digest_size=8)
-    for value in values:
-        is_array = isinstance(value, np.ndarray)
-        about = repr((value.dtype.str, value.shape) if is_array else value)
-        found.update(about.encode() + (value.tobytes() if is_array else b""))
-    return found.hexdigest()
-
-
-def make_formats(folder: Path) -> dict[str, Format]:
-    """A whole file of every format, and its reader."""
-    from mllkm_scale import Dataset, train
-    from mllkm_scale.data.converters import convert
-
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3)).round(3)
-    y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-    source = folder / "whole"
-    source.mkdir(parents=True)
-    with h5py.File(source / "data.h5", "w") as file:
-        file["X"], file["y"] = X, y.astype("S")
-        file.create_dataset("packed", data=X, chunks=(20, 3), compression="gzip", shuffle=True)
-        file["feature_names"] = np.array(["a", "b", "c"], "S")
-    settings: dict[str, Any] = {"anchors": "all", "C": 1.0, "max_rounds": 2, "tol": 1e-4, "n_jobs": 1, "report": False}
-    learned: dict[str, Any] = {"anchors": "learned:4", "n_jobs": 1, "report": False}
-    with Dataset.open(source / "data.h5") as data:
-        train(data, test=data, run_dir=source / "run", **settings)
-        train(data, run_dir=source / "learned", **learned)
-    (source / "run" / "path.json").write_text(json.dumps(PATH_FILE))
-    lines = [",".join([*(f"{value:g}" for value in row), label]) for row, label in zip(X, y, strict=True)]
-    (source / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
-    (source / "table.csv.gz").write_bytes(gzip.compress((source / "table.csv").read_bytes(), mtime=0))
-    codes = (y == "same").astype(int)
-    entries = [" ".join(f"{j + 1}:{value:g}" for j, value in enumerate(row)) for row in X]
-    (source / "rows.libsvm").write_text(
-        "\n".join(f"{code} {entry}" for code, entry in zip(codes, entries, strict=True))
-    )
-    np.save(source / "rows.npy", X)
-    np.savez(source / "rows.npz", X=X, y=y)
-    (source / "images.idx").write_bytes(b"\0\0\x08\x03" + np.array([60, 2, 2], ">u4").tobytes() + bytes(range(240)))
-    (source / "job.toml").write_text(JOB_FILE)
-    formats = {
-        "model": Format(source / "run" / "model.mllkm", read_model, archive="mllkm-model"),
-        "checkpoint": Format(
-            source / "run" / "checkpoint.npz", lambda path: resumed(path, source, settings), archive="mllkm-checkpoint"
-        ),
-        "learning": Format(
-            source / "learned" / "learning.npz", lambda path: resumed(path, source, learned), archive="mllkm-learning"
-        ),
-        "hdf5": Format(source / "data.h5", read_data),
-        "job": Format(source / "job.toml", read_job),
-        "anchors": Format(source / "rows.npy", read_given_anchors),
-        "path.json": Format(source / "run" / "path.json", read_path_file, is_json=True),
-    }
-    for name in ("run.json", "plan.json", "evaluation.json", "history.jsonl"):
-        formats[name] = Format(source / "run" / name, lambda path: read_report(path, source), is_json=True)
-
-    def converted(path: Path) -> str:
-        target = path.with_name("converted.h5")
-        convert(path, target, overwrite=True)
-        with h5py.File(target) as file:
-            texts = {name: file[name].dtype.kind == "O" for name in file}
-            return digest(*(file[name].asstr()[()].tolist() if texts[name] else file[name][()] for name in file))
-
-    names = ["table.csv", "table.csv.gz", "rows.libsvm", "rows.npz", "rows.npy", "images.idx"]
-    with suppress(ImportError):
-        import pyarrow
-        import pyarrow.parquet
-
-        columns = {f"c{j}": X[:, j] for j in range(3)} | {"kind": y}
-        pyarrow.parquet.write_table(pyarrow.table(columns), source / "table.parquet")
-        names.append("table.parquet")
-    return formats | {name.partition(".")[2]: Format(source / name, converted) for name in names}
-
-
-PATH_FILE = {
-    "parameter": "C", "values": [1.0], "seed": 0, "data": {"name": "data.h5:X", "rows": 60, "features": 3},
-    "validation": None, "knee": "C=1",
-    "points": [{
-        "name": "C=1", "parameter": "C", "value": 1.0, "n_kernels": 3, "error": 0.1, "row_us": 2.0, "model_bytes": 1000,
-        "multiply_adds": 100, "gap": 0.01, "status": "converged", "elapsed_s": 1.0,
-    }],
-}  # fmt: skip
-
-JOB_FILE = """\
-[data]
-path = "data.h5"
-x = "X"
-
-[parameters]
-C = 1.0
-gammas = [0.1, 1.0]
-max_rounds = 3
-
-[budget]
-memory = "1GB"
-
-[cluster]
-kind = "local"
-workers = 2
-
-[output]
-run = "run"
-progress = "plain"
-"""
-
-
-def read_model(path: Path) -> str:
-    from mllkm_scale.model import describe, load_model, model_checksum
-
-    model = load_model(path)
-    describe(model).as_text()
-    return model_checksum(model) + digest(model.predict(np.zeros((2, model.n_features_in))))
-
-
-def resumed(path: Path, source: Path, settings: dict[str, Any]) -> str:
-    """The model of a training that goes on from this file."""
-    from mllkm_scale import Dataset, train
-    from mllkm_scale.model import model_checksum
-
-    run = path.parent / "run"
-    shutil.copytree(source / ("run" if path.name == "checkpoint.npz" else "learned"), run)
-    for name in ("checkpoint.npz", "learning.npz"):
-        (run / name).unlink(missing_ok=True)
-    shutil.copy(path, run / path.name)
-    with Dataset.open(source / "data.h5") as data:
-        return model_checksum(train(data, run_dir=run, resume=True, **settings).model)
-
-
-def read_data(path: Path) -> str:
-    from mllkm_scale import Dataset
-    from mllkm_scale.data import check
-
-    with Dataset.open(path) as data, Dataset.open(path, "packed", None) as packed:
-        found = check(data)
-        return digest(found.classes, found.class_counts, data.chunk(0), packed.chunk(0), data.feature_names)
-
-
-def read_job(path: Path) -> str:
-    from mllkm_scale.run.job import load_job
-
-    return digest(load_job(path).parameters)
-
-
-def read_given_anchors(path: Path) -> str:
-    from mllkm_scale.kernels.anchors import read_anchors
-
-    return digest(np.asarray(read_anchors(str(path))))
-
-
-def read_path_file(path: Path) -> str:
-    from mllkm_scale.path.folder import read_path
-    from mllkm_scale.path.points import best_point, knee_point
-
-    points, _ = read_path(path.parent)
-    return digest(knee_point(points), best_point(points))
-
-
-def read_report(path: Path, source: Path) -> str:
-    from mllkm_scale.report.comparison import _lines, _parameters
-    from mllkm_scale.report.curves import plan_rows
-    from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
-    from mllkm_scale.report.learning import learning_section
-    from mllkm_scale.report.run_files import read_run
-
-    for name in ("model.mllkm", "run.json", "plan.json", "evaluation.json", "history.jsonl"):
-        if not (path.parent / name).exists():
-            shutil.copy(source / "run" / name, path.parent / name)
-    run = read_run(path.parent)
-    learning_section(run, None)
-    told = cards(run, None), data_facts(run), result_facts(run), parameters(run), plan_rows(run.plan)
-    return digest(told, _lines([run, run], [None, None]), _parameters([run, run]), len(run.rounds))
 
 
 if __name__ == "__main__":

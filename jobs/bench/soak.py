@@ -1,13 +1,16 @@
-"""Soak: train again and again while workers and masters are killed; every model must have the same bytes.
+"""Soak: train again and again while processes are killed or frozen and links are cut; every model has the same bytes.
 
-    python jobs/bench/soak.py [--data usps] [--rows 2000] [--worker-kills 30] [--master-kills 30] [--workers 2]
-                              [--memory 1GB] [--seed 0] [--time-limit 300]
+    python jobs/bench/soak.py [--data usps] [--rows 2000] [--worker-kills 30] [--master-kills 30] [--frozen 0]
+                              [--cuts 0] [--workers 2] [--memory 1GB] [--seed 0] [--time-limit 300]
 
-Each training is `mllkm train --workers N`, a process of its own with worker processes beside it. In some, workers are
-killed with SIGKILL at random times; in the others the master is, and then resumed. A model with other bytes than those
-of one undisturbed training without workers is a failure. So are a process that outlives its master, one whose peak
-memory exceeds the budget, a file that is left behind, and a master that runs longer than the time limit. Writes
-results/soak.json, and exits with 1 after a failure.
+Each training is a process of its own with worker processes beside it (`mllkm train --workers N`). In some, workers are
+killed with SIGKILL at random times, or frozen with SIGSTOP for good; in others the master is killed, and resumed. For
+cut links the workers are on hosts that cluster/ssh.sh reaches, network namespaces whose link goes down for seconds or
+for longer than it takes to give a worker up; that needs root.
+
+A model with other bytes than those of one undisturbed training without workers is a failure. So are a process that
+outlives its master, one whose peak memory exceeds the budget, a file that is left behind, and a master that runs longer
+than the time limit. Writes results/soak.json, prints the row of docs/reliability.md, and exits with 1 after a failure.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import h5py
 import psutil
-from common import load, write
+from common import ROOT, load, write
+from network_hosts import Hosts, network_hosts
 
 from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import ClusterError
@@ -40,7 +45,9 @@ SETTINGS = {
 }
 ROWS = {"usps": 2000, "mnist": 10_000}
 MOST_MASTERS = 30  # of one training: more would be one that does not come to an end
-KILLED = ("worker", "master")
+DISTURBED = ("worker", "master", "frozen", "cut")
+SHORT_CUT_S, LONG_CUT_S = (2.0, 20.0), (70.0, 80.0)  # a worker is given up after 60 s
+LONG_SHARE = 0.3
 PHASES = {  # by the stems of files in the exchange, those that are there for the shortest time first
     "reference": "normalise",
     "predictors": "margins",
@@ -54,10 +61,10 @@ PASSES = ("normalise", "margins", "scan")  # in which the workers are busy
 class Master:
     """A training under way, seen from outside: it and all its descendants, with the peak memory of each."""
 
-    def __init__(self, command: list[str], folder: Path) -> None:
+    def __init__(self, command: list[str], folder: Path, path: str) -> None:
         self.folder = folder
         with (folder / "masters.log").open("ab") as log:
-            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder)}
+            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(folder), "PATH": path}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self.started = time.monotonic()
         self.family: dict[int, psutil.Process] = {}
@@ -143,8 +150,8 @@ def phase(run: Path) -> str:
 class Soak:
     """All trainings of a soak, and what went wrong."""
 
-    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
-        self.arguments, self.folder = arguments, folder
+    def __init__(self, arguments: argparse.Namespace, folder: Path, hosts: Hosts | None) -> None:
+        self.arguments, self.folder, self.hosts = arguments, folder, hosts
         self.chance = random.Random(arguments.seed)
         self.budget = parse_bytes(arguments.memory)
         self.expected, self.usual_s = b"", 0.0
@@ -162,7 +169,8 @@ class Soak:
                 return
             self.expected = (self.folder / "run-0" / "model.mllkm").read_bytes()
             self.usual_s = self.trainings[-1]["seconds"]
-        wanted = {"worker": self.arguments.worker_kills, "master": self.arguments.master_kills}
+        given = self.arguments
+        wanted = dict(zip(DISTURBED, (given.worker_kills, given.master_kills, given.frozen, given.cuts), strict=True))
         while left := {kind: n - self.landed(kind) for kind, n in wanted.items() if self.landed(kind) < n}:
             kind = self.chance.choice(sorted(left))
             self.train(kind, min(left[kind], self.chance.randint(2, 5)))
@@ -179,7 +187,8 @@ class Soak:
         self.trainings.append(record)
         started = time.monotonic()
         for _ in range(MOST_MASTERS):
-            master = Master(self.command(run, kind), self.folder)
+            first = [str(Path(sys.executable).parent)] + ([str(self.hosts.folder)] if self.hosts else [])
+            master = Master(self.command(run, kind), self.folder, os.pathsep.join([*first, os.environ["PATH"]]))
             record["masters"] += 1
             killed = self.disturb(master, run, kind, kills - len(record["kills"]), record["kills"])
             code = self.outcome(master, f"training {number} ({kind})")
@@ -189,7 +198,7 @@ class Soak:
                 return
             if code is None:
                 return
-            if code == ClusterError.exit_code and kind == "worker":  # a named error, which can be resumed
+            if code == ClusterError.exit_code and kind in ("worker", "frozen"):  # a named error, which can be resumed
                 record["named_errors"] += 1
             elif not killed:
                 self.fail(f"training {number} ({kind}): a master ended with {code}")
@@ -211,11 +220,16 @@ class Soak:
         return None if hung else master.process.returncode
 
     def command(self, run: Path, kind: str) -> list[str]:
-        workers = 0 if kind == "local" else self.arguments.workers
-        options = ["--workers", str(workers), "--memory", self.arguments.memory, "--jobs", "1", "--progress", "plain"]
+        workers, budget = str(0 if kind == "local" else self.arguments.workers), self.arguments.memory
+        cluster, script, file = ["--workers", workers], [], str(run.with_suffix(".json"))
+        if kind == "cut":
+            assert self.hosts is not None
+            place = ["-h", str(self.hosts.file), "-i", self.hosts.interface, "-f", file, "-m", budget]
+            cluster, script = ["--scheduler-file", file], [str(ROOT / "cluster" / "ssh.sh"), *place, "--"]
+        options = ["--memory", budget, "--jobs", "1", "--progress", "plain"]
         resume = ["--resume"] if (run / "checkpoint.npz").exists() else []
         data, settings = str(self.folder / "train.h5"), SETTINGS[self.arguments.data]
-        return [sys.executable, "-m", "mllkm_scale.cli", "train", data, "--out", str(run), *options, *settings, *resume]
+        return [*script, "mllkm", "train", data, "--out", str(run), *cluster, *options, *settings, *resume]
 
     def disturb(self, master: Master, run: Path, kind: str, kills: int, landed: list[dict[str, Any]]) -> bool:
         """Kill at random times, and say whether the master was killed; what ends before its time is left in peace."""
@@ -225,18 +239,37 @@ class Soak:
                 landed.append({"at_s": master.seconds, "phase": phase(run)})
                 master.kill()
                 return True
-        elif kind == "worker":
+        elif kind in DISTURBED:
             for _ in range(kills):
                 if not master.watch(master.seconds + self.chance.uniform(0.1, 0.5) * self.usual_s):
                     break
                 if self.chance.random() < 0.5:
                     self.await_pass(master, run)
-                workers = master.workers()
-                for pid in self.chance.sample(workers, min(len(workers), self.chance.choice((1, 1, 1, 2)))):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                        landed.append({"at_s": master.seconds, "phase": phase(run)})
+                at = {"at_s": master.seconds, "phase": phase(run)}
+                landed += [at] * (self.cut(master) if kind == "cut" else self.signal_workers(master, kind))
+                if kind == "frozen":  # no worker comes in its place
+                    break
         return False
+
+    def signal_workers(self, master: Master, kind: str) -> int:
+        """Kill workers, one or two, or freeze all but one; how many."""
+        workers, signalled = master.workers(), 0
+        number = len(workers) - 1 if kind == "frozen" else min(len(workers), self.chance.choice((1, 1, 1, 2)))
+        for pid in self.chance.sample(workers, max(0, number)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP if kind == "frozen" else signal.SIGKILL)
+                signalled += 1
+        return signalled
+
+    def cut(self, master: Master) -> int:
+        """Cut the link of a host for a while."""
+        assert self.hosts is not None
+        address = self.chance.choice(self.hosts.addresses)
+        length_s = self.chance.uniform(*(LONG_CUT_S if self.chance.random() < LONG_SHARE else SHORT_CUT_S))
+        self.hosts.set_link(address, "down")
+        master.watch(master.seconds + length_s)
+        self.hosts.set_link(address, "up")
+        return 1
 
     def await_pass(self, master: Master, run: Path) -> None:
         """Until the workers have something to do."""
@@ -259,7 +292,7 @@ class Soak:
         print(f"FAILURE: {what}", flush=True)
 
     def record(self) -> dict[str, Any]:
-        kills = {kind: [kill for t in self.trainings if t["kind"] == kind for kill in t["kills"]] for kind in KILLED}
+        kills = {kind: [kill for t in self.trainings if t["kind"] == kind for kill in t["kills"]] for kind in DISTURBED}
         return {
             "setting": vars(self.arguments),
             "kills": {kind: len(found) for kind, found in kills.items()},
@@ -279,6 +312,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0, help="first training rows: 2000 of usps, 10000 of mnist")
     parser.add_argument("--worker-kills", type=int, default=30)
     parser.add_argument("--master-kills", type=int, default=30)
+    parser.add_argument("--frozen", type=int, default=0, help="workers to freeze, all but one of a training")
+    parser.add_argument("--cuts", type=int, default=0, help="links of hosts to cut")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="1GB", help="budget of every process")
     parser.add_argument("--seed", type=int, default=0)
@@ -290,18 +325,25 @@ def main() -> None:
         with h5py.File(Path(folder) / "train.h5", "w") as file:
             file["X"], file["y"] = arrays["X"][: arguments.rows], arrays["y"][: arguments.rows]
         del arrays
-        soak = Soak(arguments, Path(folder))
         started = time.perf_counter()
-        soak.run()
+        hosts_of = network_hosts(arguments.workers, Path(folder) / "hosts") if arguments.cuts else nullcontext()
+        with hosts_of as hosts:
+            soak = Soak(arguments, Path(folder), hosts)
+            soak.run()
         record = soak.record() | {"seconds": time.perf_counter() - started}
         if soak.failures:
             print((Path(folder) / "masters.log").read_text(errors="replace")[-10_000:])
     peaks = ", ".join(f"{name} {format_bytes(size)}" for name, size in sorted(soak.peaks.items()))
     print(
-        f"{len(soak.trainings)} trainings in {record['seconds']:.0f} s, {record['kills']['worker']} workers and"
-        f" {record['kills']['master']} masters killed, {record['mismatches']} models with other bytes,"
+        f"{len(soak.trainings)} trainings in {record['seconds']:.0f} s, {record['mismatches']} models with other bytes,"
         f" {record['named_errors']} named errors; peaks: {peaks} of {arguments.memory}"
     )
+    print("| what | how many | trainings | other bytes | hangs, orphans, files left, peaks |\n| --- |" + " ---: |" * 4)
+    for kind, name in zip(DISTURBED, ("workers killed", "masters killed", "workers frozen", "links cut"), strict=True):
+        if mine := [training for training in soak.trainings if training["kind"] == kind]:
+            other = sum(not training.get("same_bytes", True) for training in mine)
+            counts = record["kills"][kind], len(mine), other, len(soak.failures) - record["mismatches"]
+            print(f"| {name} | {' | '.join(map(str, counts))} |")
     print(f"kills by phase: { {kind: dict(found) for kind, found in record['kills_by_phase'].items()} }")
     print(f"written: {write('soak', record)}")
     if soak.failures:

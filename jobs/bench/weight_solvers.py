@@ -48,7 +48,7 @@ def main() -> None:
         def oracle() -> Oracle:
             signs = np.ones(len(block.signs))  # the block has the labels in it
             svm = DenseSVM(block.gram, signs, arguments.C)
-            return Oracle([svm], lambda _, duals: block.forms(duals), arguments.C)
+            return Oracle([svm], lambda _, duals: block.forms(duals))
 
         solvers: dict[str, Callable[[Callable[[], None]], Solution]] = {
             "interior point": lambda poll: interior_point(problem, arguments.tol, poll=poll),

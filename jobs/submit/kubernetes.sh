@@ -26,12 +26,13 @@ here=$(dirname "${BASH_SOURCE[0]}")
 apply() { # MANIFEST...
     for manifest; do
         echo "---"
-        sed "s|image: .*|image: $image|" "$manifest"
+        sed -e "s|image: .*|image: $image|" -e "s|'jobs/submit/kubernetes.sh job.toml'|'$again'|" "$manifest"
     done | kubectl "${options[@]}" apply -f -
 }
 
 options=("$@") manifests=$here/../../cluster/kubernetes
 image=${MLLKM_IMAGE:-mllkm-scale:latest}
+again=$(printf '%q ' "$0" "$job" "$@" | sed -e 's/[\\|&]/\\&/g' -e 's/ $//') # what a training that ends early tells
 apply "$manifests/volume.yaml" "$manifests/daskcluster.yaml" "$manifests/network.yaml"
 kubectl "$@" delete --ignore-not-found job/mllkm configmap/mllkm-job
 kubectl "$@" create configmap mllkm-job --from-file=job.toml="$job"

@@ -49,7 +49,7 @@ facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-    options=() settings=("PYTHON=$PYTHON")
+    options=() settings=("PYTHON=$PYTHON" "MLLKM_RESUME_WITH=$(printf '%q ' "$0" "$job" "$@")")
     # sbatch takes one option on memory: that of the user, if there is one.
     [[ " $* " =~ [[:space:]]--mem(-per-cpu|-per-gpu)?[=[:space:]] ]] ||
         options+=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
@@ -99,18 +99,20 @@ srun --export=ALL --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --no-kill --kill-o
         exec "$python" -m distributed.cli.dask_scheduler --scheduler-file "$file" --pid-file "$file.pid" \
             --port 0 --dashboard-address 127.0.0.1:0 ${MLLKM_HOST:+--host "$MLLKM_HOST"} "$@"
     fi
-    exec env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+    until # the job has ended: a worker whose link is cut for half a minute ends, too, and another one follows it
+        env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1 NUMBA_NUM_THREADS=1 \
         DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False \
         DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE=0.95 \
         DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms \
         "$python" -m distributed.cli.dask_worker --scheduler-file "$file" --name "worker-$SLURM_PROCID" \
         --nworkers 1 --nthreads "$threads" --memory-limit "$budget" \
         --no-dashboard --dashboard-address 127.0.0.1:0 --death-timeout 120 ${MLLKM_INTERFACE:+--interface "$MLLKM_INTERFACE"} "$@"
+        [ ! -e "$file" ]
+    do sleep 5; done
 ' step "$PYTHON" "$file" "$budget" "${SLURM_CPUS_PER_TASK:-1}" "${tls[@]}" &
 step=$!
 
-MLLKM_RESUME_WITH="jobs/submit/slurm.sh $(printf '%q' "$job")" \
-    "${mllkm[@]}" run "$job" --resume --scheduler-file "$file" &
+"${mllkm[@]}" run "$job" --resume --scheduler-file "$file" &
 master=$! terminated=''
 trap 'terminated=yes; kill -TERM "$master" 2>/dev/null' TERM
 while kill -0 "$master" 2>/dev/null; do # a signal ends `wait`, not the training
@@ -120,6 +122,7 @@ wait "$master"
 code=$?
 trap '' TERM
 # The scheduler, which is on this node, ends its workers; what is left of the step after ten seconds is ended by SLURM.
+rm -f -- "$file" # no worker comes again
 kill -TERM "$(cat "$file.pid")" 2>/dev/null
 for _ in {1..50}; do
     kill -0 "$step" 2>/dev/null || break

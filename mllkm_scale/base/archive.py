@@ -156,7 +156,8 @@ def read_archive(
                 f"{source} cannot be read ({failure.strerror}): check the path and its permissions"
             ) from failure
         raise error(
-            f"{source} is damaged or no file of kind {kind!r} ({reason}): copy it again, or make it anew"
+            f"{source} is damaged or no file of kind {kind!r} ({reason}): name another file, or copy it again, or"
+            " make it anew"
         ) from failure
 
 

@@ -100,6 +100,7 @@ class Round:
     workers_idle: float | None = None  # share of the workers' time without work, 0 to 1; None without workers
     lost_workers: int = 0  # whose tasks were done again by others
     likely_gap: float | None = None  # gap as far as kernels were scanned; None: they all were
+    held_error: float | None = None  # share of test rows predicted wrongly, where it was measured
 
     @property
     def current_gap(self) -> float:

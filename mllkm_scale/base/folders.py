@@ -16,7 +16,26 @@ from pathlib import Path
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ScratchError
 
-__all__ = ["making_scratch", "new_scratch_file", "reading", "require_room", "writing", "writing_scratch"]
+__all__ = [
+    "making_scratch",
+    "new_scratch_file",
+    "reading",
+    "require_path",
+    "require_room",
+    "writing",
+    "writing_scratch",
+]
+
+
+def require_path(path: Path) -> None:
+    """Refuse what no file system can have.
+
+    >>> require_path(Path(f"a{chr(0)}b"))
+    Traceback (most recent call last):
+    mllkm_scale.errors.ScratchError: a\\x00b is no path, for it has a NUL character: name another
+    """
+    if "\0" in str(path):
+        raise ScratchError(f"{path} is no path, for it has a NUL character: name another")
 
 
 @contextmanager
@@ -45,6 +64,7 @@ def reading(folder: Path) -> Iterator[None]:
 @contextmanager
 def making_scratch(folder: Path) -> Iterator[None]:
     """Block that makes the scratch folder `folder`, or files in it."""
+    require_path(folder)
     try:
         yield
     except OSError as error:

@@ -321,6 +321,39 @@ class Selected(_Record, forbid_unknown_fields=True):
             raise ValueError(f"setting {self.taken} is taken of {len(self.tried)}")
 
 
+class _Curve(_Record):
+    label: bool | int | Real | Text
+    roc_area: Share
+    average_precision: Share
+    false_rate: list[Share] = []
+    recall: list[Share] = []
+    precision: list[Share] = []
+
+    def __post_init__(self) -> None:
+        if not len(self.false_rate) == len(self.recall) == len(self.precision) <= 1000:
+            raise ValueError("the points of a curve do not fit together")
+
+
+class _Strong(_Record):
+    feature: Text
+    value: Text
+    added: Real
+
+
+class _Explained(_Record):
+    """A row of the test data, and what adds most to the score of its label."""
+
+    row: Count
+    truth: Text
+    right: bool
+    title: Text
+    meaning: Text
+    features: list[_Strong]
+    rest: Real
+    constant: Real
+    score: Real
+
+
 class EvaluationFile(_Record):
     """Of evaluation.json; what follows from the confusion matrix is not read."""
 
@@ -330,8 +363,14 @@ class EvaluationFile(_Record):
     log_loss: Duration | None = None
     brier: Duration | None = None
     calibration_error: Share | None = None
+    bins: list[list[Duration]] | None = None
+    curves: list[_Curve] = []
+    explained: list[_Explained] = []
+    calibration_by_chance: Share | None = None
 
     def __post_init__(self) -> None:
+        if self.bins is not None and (len(self.bins) != 3 or len({len(row) for row in self.bins}) != 1):
+            raise ValueError("the bins of the calibration do not fit together")
         n = len(self.classes)
         if not n or len(self.confusion) != n or any(len(row) != n for row in self.confusion):
             raise ValueError(f"the confusion matrix does not fit {n} classes")

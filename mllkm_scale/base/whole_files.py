@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from mllkm_scale.base.folders import require_path
 from mllkm_scale.errors import ScratchError
 
 __all__ = ["cannot_write", "commit", "partial_of", "sweep_partial", "whole_file", "write_whole"]
@@ -46,6 +47,7 @@ def write_whole(target: Path, text: str) -> None:
 
 def partial_of(target: Path) -> Path:
     """The path of a file before it has its final name."""
+    require_path(target)
     return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
 
 

@@ -108,7 +108,7 @@ class SimpleMKLClassifier(GenericMKL):
             return kernels.forms((duals * signs[:, k])[:, None])
 
         svms = [DenseSVM(kernels.gram, y, C, (seed, k)) for k, y in enumerate(signs.T)]
-        solution = simple_mkl(Oracle(svms, forms, C), np.full(len(ids), 1.0 / len(ids)), self.tol)
+        solution = simple_mkl(Oracle(svms, forms), np.full(len(ids), 1.0 / len(ids)), self.tol)
         used = solution.weights > 0
         duals = solution.duals.reshape(signs.shape[::-1]).T
         return ids[used], solution.weights[used], duals, solution.objective.gap

@@ -100,7 +100,7 @@ class SDCAClassifier(Baseline):
         diagonal = np.einsum("ij,ij->i", features, features)
 
         def epoch(order: Array) -> None:
-            sdca_epoch_features(features, diagonal, signs, C, order, duals, w)
+            sdca_epoch_features(features, diagonal, signs, np.full(len(signs), C), order, duals, w)
 
         def state() -> tuple[Array, Array]:
             return duals, signs * (features @ w)

@@ -12,6 +12,7 @@ from mllkm_scale.cli.commands.convert import convert
 from mllkm_scale.cli.commands.demo import demo
 from mllkm_scale.cli.commands.doctor import doctor
 from mllkm_scale.cli.commands.evaluate import evaluate
+from mllkm_scale.cli.commands.explain import explain
 from mllkm_scale.cli.commands.export import export
 from mllkm_scale.cli.commands.fetch import fetch
 from mllkm_scale.cli.commands.inspect import inspect
@@ -43,6 +44,7 @@ __all__ = ["cli", "main"]
         stream,
         predict,
         evaluate,
+        explain,
         inspect,
         report,
         export,

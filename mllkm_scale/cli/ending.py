@@ -27,7 +27,8 @@ __all__ = ["Checkpoint", "Interruption", "OwnCheckpoint", "ends_at_a_safe_point"
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STDERR = 2
-RESUME_WITH = "MLLKM_RESUME_WITH"  # the command line that goes on, set by the scripts of cluster/ and jobs/submit/
+RESUME_WITH = "MLLKM_RESUME_WITH"  # the command line that goes on, set by the scripts of jobs/submit/
+WITHIN = "MLLKM_WITHIN"  # what stands before the command line of a training, set by the scripts of cluster/
 
 
 @dataclass
@@ -153,11 +154,12 @@ def ends_at_a_safe_point(
 def _to_go_on(context: click.Context, resume: bool) -> str:
     """The command line that goes on with this work: from its checkpoint, or from the beginning."""
     # A script that has started the cluster ends it, and its scheduler file is gone: the script itself goes on.
-    if resume and (script := os.environ.get(RESUME_WITH)):
-        return script
+    if script := os.environ.get(RESUME_WITH):
+        return script.strip()
     given = context.ensure_object(Invocation).arguments
     words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
-    return shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
+    command = shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
+    return f"{os.environ.get(WITHIN, '')}{command}"
 
 
 def _say_signal(signal_name: str) -> None:

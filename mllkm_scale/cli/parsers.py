@@ -15,6 +15,7 @@ __all__ = [
     "parse_label_column",
     "parse_metric",
     "parse_number",
+    "parse_rows",
     "parse_size",
 ]
 
@@ -68,6 +69,22 @@ def parse_components(text: str) -> int | float | None:
     if not (components >= 1 if isinstance(components, int) else 0 < components < 1):
         raise ParameterError(f"{text!r}: give a whole number from 1, or a share between 0 and 1")
     return components
+
+
+def parse_rows(text: str) -> tuple[int, int]:
+    """The first row and the one after the last.
+
+    >>> parse_rows("0:5"), parse_rows("7")
+    ((0, 5), (7, 8))
+    """
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
+    if match is None:
+        raise ParameterError(f"{text!r} is no range of rows: give a row such as 7, or rows such as 0:5")
+    first = int(match[1])
+    last = first + 1 if match[2] is None else int(match[2])
+    if not first < last:
+        raise ParameterError(f"{text!r} has no rows: give the first row and the one after the last, such as 0:5")
+    return first, last
 
 
 def parse_size(text: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import Table, plain_table, print_json, tell
-from mllkm_scale.cli.training_run import TrainingRun, open_data, tell_evaluation
+from mllkm_scale.cli.training_run import TrainingRun, tell_evaluation
 from mllkm_scale.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class PathRun(TrainingRun):
         from mllkm_scale.path.report import write_path_page
 
         parse_limits(self.below)  # refused before hours are spent
-        with open_data(self.data, self.x, self.y) as (dataset, held_out), self._validation() as validation:
+        self.require_folder()
+        with self.open_data(self.run) as (dataset, held_out), self._validation(dataset) as validation:
             result = self._train_path(dataset, validation, context)
             page = write_path_page(self.run)
             chosen = chosen_of(result.points, self.below)
@@ -89,14 +91,14 @@ class PathRun(TrainingRun):
             )
 
     @contextmanager
-    def _validation(self) -> Iterator[Dataset | float]:
+    def _validation(self, data: Dataset) -> Iterator[Dataset | float]:
         """The rows that errors are measured on, or their share of the data."""
         from mllkm_scale.data import Dataset
 
         try:
             share = float(self.validation)
         except ValueError:
-            with Dataset.open(self.validation, self.x, self.y) as dataset:
+            with Dataset.open(self._like(Path(self.validation), self.run, data), self.x, self.y) as dataset:
                 yield dataset
             return
         if not 0 < share < 1:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from mllkm_scale.cli.cluster_options import in_words, open_cluster
 from mllkm_scale.cli.ending import Checkpoint, OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import print_json
+from mllkm_scale.cli.table_files import as_hdf5, known_of_dataset, scratch_folder
 from mllkm_scale.errors import (
     BudgetError,
     CheckpointError,
@@ -42,7 +43,6 @@ __all__ = [
     "has_test_sets",
     "held_out_of",
     "holds_training",
-    "open_data",
     "require_folder",
     "tell_evaluation",
     "tell_report",
@@ -54,7 +54,10 @@ TEST_SETS = ("X_test", "y_test")
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What to train on, how, where, and where it is kept; `parameters` are those of `resolve`."""
+    """What to train on, how, where, and where it is kept.
+
+    `parameters` are those of `resolve`, and `table` the options of `convert` for files that are neither HDF5 nor zarr.
+    """
 
     data: Path
     x: str
@@ -69,16 +72,47 @@ class TrainingRun:
     test: Path | None = None
     image_shape: str | None = None
     report: bool | None = None
+    table: Mapping[str, Any] = field(default_factory=dict)
 
     def execute(self, context: click.Context) -> None:
         """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
-        with open_data(self.data, self.x, self.y, self.test) as (dataset, held_out):
+        from mllkm_scale.data.converters.conversion import must_be_converted
+
+        if must_be_converted(self.data, self.table.get("format")):
+            self.require_folder()
+        with self.open_data(self.run) as (dataset, held_out):
             result = self._train(dataset, held_out, context)
             if self.progress != "json":
                 say(f"model: {self.run / MODEL} ({result.status}, {result.model.n_kernels} kernels)")
             if held_out is not None and result.evaluation is not None:
                 tell_evaluation(result.evaluation, held_out.name, self.progress)
             tell_report(self.run, self.progress)
+
+    @contextmanager
+    def open_data(self, folder: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
+        """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such.
+
+        Files of other formats are converted into a folder, by default one that is removed at the end.
+        """
+        from mllkm_scale.data import Dataset
+        from mllkm_scale.report.finalize import require_test_rows
+
+        with ExitStack() as stack:
+            scratch = self.parameters.get("scratch_dir")
+            stored = stack.enter_context(scratch_folder(scratch)) if folder is None else folder
+            data = as_hdf5(self.data, stored, self.table, self.progress)
+            dataset = stack.enter_context(Dataset.open(data, self.x, self.y))
+            if self.test is None:
+                held_out = held_out_of(data)
+            else:
+                held_out = Dataset.open(self._like(self.test, stored, dataset), self.x, self.y)
+            if held_out is not None:
+                require_test_rows(dataset, stack.enter_context(held_out))
+            yield dataset, held_out
+
+    def _like(self, data: Path, folder: Path, dataset: Dataset) -> Path:
+        """A file with rows like those of the data set as HDF5."""
+        return as_hdf5(data, folder / "test", self.table, self.progress, known_of_dataset(dataset))
 
     @property
     def uses_cluster(self) -> bool:
@@ -194,20 +228,6 @@ def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
         )
 
 
-@contextmanager
-def open_data(data: Path, x: str, y: str, test: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
-    """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such."""
-    from mllkm_scale.data import Dataset
-    from mllkm_scale.report.finalize import require_test_rows
-
-    with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset.open(data, x, y))
-        held_out = held_out_of(data) if test is None else Dataset.open(test, x, y)
-        if held_out is not None:
-            require_test_rows(dataset, stack.enter_context(held_out))
-        yield dataset, held_out
-
-
 def held_out_of(data: Path) -> Dataset | None:
     """The test set of the same file, if it has one."""
     from mllkm_scale.data import Dataset
@@ -222,7 +242,7 @@ def has_test_sets(data: Path) -> bool:
     if data.is_dir():
         return all((data / name).is_dir() for name in TEST_SETS)
     with open_hdf5(data.absolute()) as file:
-        return all(name in file for name in TEST_SETS)
+        return ("X_test" in file or "X_test_indptr" in file) and "y_test" in file
 
 
 def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:

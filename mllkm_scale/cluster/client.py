@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 import sys
 
-__all__ = ["current_client", "memory_limit", "performance_report"]
+__all__ = ["current_client", "inside_a_task", "memory_limit", "performance_report"]
 
 LOGGER = logging.getLogger("mllkm_scale")
 WRITE_S = 60.0
@@ -32,19 +32,27 @@ def current_client() -> Client | None:
     A training that runs as a task (of a grid search, say) must not wait for tasks of its own cluster: the worker's
     thread that waits is the one that they need.
     """
-    if "distributed" not in sys.modules:
+    if "distributed" not in sys.modules or inside_a_task():
         return None
-    from distributed import default_client, get_worker
+    from distributed import default_client
 
-    try:
-        get_worker()
-        return None
-    except ValueError:
-        pass
     try:
         return default_client()
     except ValueError:
         return None
+
+
+def inside_a_task() -> bool:
+    """Whether this thread does a task of a worker."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from mllkm_scale.cluster.task import Done, Pace, do_range
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import BudgetError, ClusterError, MLLKMError
 
-__all__ = ["DaskExecutor", "DaskPass", "dask_executor"]
+__all__ = ["GONE", "DaskExecutor", "DaskPass", "dask_executor"]
 
 Result = TypeVar("Result")
 Value = TypeVar("Value", bound=Shareable)
@@ -34,7 +34,8 @@ _REFRESH_S = 2.0  # between two questions to the scheduler for its workers
 _USABLE = 0.95  # of a worker's limit: beyond it, dask starts the worker again
 _ANSWER_S = 10.0  # for an answer of the scheduler
 _FETCH_S = 2.0  # for a result that is there; then it is asked for again, and more patiently
-_GONE = ("closing", "closed")  # a client that has given up its scheduler
+GONE = ("closing", "closed")
+"""States of a client that has given up its scheduler."""
 
 
 class DaskExecutor:
@@ -114,7 +115,7 @@ class DaskExecutor:
             self.refresh_workers(at_once=True)
             if self.threads:
                 return
-            if self.client.status in _GONE:
+            if self.client.status in GONE:
                 raise self.scheduler_lost()
             if time.monotonic() - started > self.timeout_s:
                 raise ClusterError(
@@ -253,7 +254,7 @@ class DaskPass(Generic[Result]):
             except Exception as error:
                 return error
 
-        if client.status in _GONE:
+        if client.status in GONE:
             raise self.executor.scheduler_lost()
         fetched = asyncio.run_coroutine_threadsafe(outcome(), client.loop.asyncio_loop)
         latest = None
@@ -274,7 +275,7 @@ class DaskPass(Generic[Result]):
         self.executor.poll()
         self.executor.refresh_workers()
         late = time.monotonic() > deadline
-        if self.executor.client.status in _GONE or (late and self.executor.client.status != "running"):
+        if self.executor.client.status in GONE or (late and self.executor.client.status != "running"):
             raise self.executor.scheduler_lost()
         if late:
             paused = f", {self.executor.n_paused} of them paused for lack of memory" if self.executor.n_paused else ""

@@ -53,6 +53,7 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
     settings: dict[str, Any] = WORKER_SETTINGS | SCHEDULER_SETTINGS
     settings |= {f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in BLAS_THREADS}
     address, dashboard = dashboard_of(spec)
+    others = set(multiprocessing.active_children())
     try:
         with _single_threaded_environment(), silence(), dask.config.set(settings):
             cluster = LocalCluster(
@@ -71,7 +72,14 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
                 preload=[__name__],  # for dask_setup
                 death_timeout=patience.left_s,
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()  # one that is frozen would be waited for at the end of this process
+        if patience.is_over:
+            raise ClusterError(
+                f"not all of the {spec.workers} worker processes have come up after"
+                f" {patience.total_s:.0f} s: ask for fewer, or wait longer (worker_timeout)"
+            ) from error
         raise ClusterError(
             f"the worker processes could not be started on this machine ({reason(error)}): a script that trains must"
             " do so under `if __name__ == '__main__':`, for each worker imports it; otherwise ask for fewer workers, or"

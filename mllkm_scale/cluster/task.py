@@ -18,7 +18,7 @@ from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ClusterError
 
-__all__ = ["Done", "Pace", "do_range"]
+__all__ = ["Done", "Pace", "do_range", "require_visible", "worker_address"]
 
 TASK_S = 2.0
 """Length of a range that is aimed at: far more than a scheduler takes for it, and little to lose with a worker."""
@@ -70,21 +70,22 @@ class Done(Generic[Result]):
 
 def do_range(work: Work[Result], units: range, version: str) -> Done[Result]:
     """Do these units of the work."""
-    worker = _address()
+    worker = worker_address()
     if version != __version__:
         raise ClusterError(
             f"worker {worker} has mllkm-scale {__version__} and the master {version}: install the same version"
         )
     started = time.perf_counter()
     for path in work.paths:
-        _require_visible(path, worker)
+        require_visible(path, worker)
     keep_memory()
     with one_blas_thread():
         result = work(units)
     return Done(result, time.perf_counter() - started, worker, peak_bytes())
 
 
-def _require_visible(path: Path, worker: str) -> None:
+def require_visible(path: Path, worker: str) -> None:
+    """Wait until a network file system shows a file or folder; a ClusterError if it does not."""
     deadline = time.monotonic() + _VISIBLE_S
     while not path.exists():
         if time.monotonic() > deadline:
@@ -95,7 +96,8 @@ def _require_visible(path: Path, worker: str) -> None:
         time.sleep(_RETRY_S)
 
 
-def _address() -> str:
+def worker_address() -> str:
+    """Of the worker that does the task of this thread."""
     from distributed import get_worker
 
     worker: Any = get_worker()

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mllkm_scale.data.grid import require_chunk_rows, work_dtype
-from mllkm_scale.data.hdf5_source import HDF5Source
+from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
+from mllkm_scale.data.hdf5_source import HDF5Source, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, MAX_ALL_LEVELS, Columns
@@ -57,6 +58,8 @@ class Dataset:
         Which features are 0 or 1 and stand for a level of a category, or for a missing value.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
+    held_bytes : int
+        Memory that is held for it as long as it is used, where a training has made it.
 
     Examples
     --------
@@ -87,6 +90,8 @@ class Dataset:
         if self.n_rows == 0 or self.n_features == 0:
             empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
             raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
+        if self.n_features > MOST_FEATURES:
+            raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
         self.n_chunks = -(-self.n_rows // self.chunk_rows)
         self.has_labels = y is not None
@@ -94,6 +99,7 @@ class Dataset:
         self._remove: Callable[[], object] | None = None
         self._names: Callable[[], tuple[str, ...] | None] = _no_names
         self.indicators: NDArray[np.bool_] | None = None
+        self.held_bytes = 0
         self._columns: Callable[[], Columns | None] | Columns | None = None
 
     @classmethod
@@ -127,8 +133,17 @@ class Dataset:
         (3, 3, 'train.h5:X')
         """
         where = Path(path).absolute()
+        for name in (x, y or ""):
+            if "\0" in name:
+                raise DataError(f"{where}: the name {name!r} has a NUL character: name the data set as the file has it")
         kind = _zarr_source() if os.path.isdir(where) else HDF5Source
-        samples: Source = kind(where, x)
+        try:
+            samples: Source = kind(where, x)
+        except DataError:
+            sparse = _stored_sparse(where, x)
+            if sparse is None:
+                raise
+            samples = sparse
         try:
             labels = None if y is None else kind(where, y)
             if labels is not None:
@@ -151,7 +166,7 @@ class Dataset:
         name: str = "X",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
-        """Wrap arrays in memory; they are kept as they are and not copied.
+        """Wrap arrays in memory; they are kept as they are and not copied, but for sparse ones that are not CSR.
 
         `feature_names` are by default the columns of X, if it is a table that has such.
 
@@ -160,9 +175,7 @@ class Dataset:
         >>> Dataset.from_arrays([[1, 2], [3, 4]]).chunk(0).dtype
         dtype('float64')
         """
-        if hasattr(X, "toarray"):
-            raise DataError(f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()")
-        samples = ArraySource(np.asarray(X), name)
+        samples = _matrix_rows(X, name) if hasattr(X, "toarray") else ArraySource(np.asarray(X), name)
         labels = None if y is None else ArraySource(np.asarray(y), "y" if name == "X" else f"y of {name}")
         dataset = cls(samples, labels, chunk_rows=chunk_rows)
         columns = getattr(X, "columns", None) if feature_names is None else feature_names
@@ -176,6 +189,11 @@ class Dataset:
     def feature_names(self) -> tuple[str, ...] | None:
         """What the features are called, where that is known."""
         return self._names()
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are stored without their zeros; those that are handed out are dense."""
+        return hasattr(self._x, "read_sparse")
 
     @property
     def columns(self) -> Columns | None:
@@ -341,6 +359,24 @@ def _zarr_source() -> Callable[[Path, str], Source]:
     from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
 
     return ZarrSource
+
+
+def _matrix_rows(X: Any, name: str) -> Source:
+    from mllkm_scale.data.sparse.rows import MatrixRows
+
+    return MatrixRows(X, name)
+
+
+def _stored_sparse(path: Path, x: str) -> Source | None:
+    """The sparse rows of an HDF5 file, if it has some of this name."""
+    if os.path.isdir(path) or not h5py.is_hdf5(path):
+        return None
+    with open_hdf5(path) as file:
+        if f"{x}_indptr" not in file:
+            return None
+    from mllkm_scale.data.sparse.rows import StoredRows
+
+    return StoredRows(path, x)
 
 
 def _no_names() -> tuple[str, ...] | None:

@@ -12,11 +12,16 @@ import numpy as np
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["default_chunk_rows", "require_chunk_rows", "work_dtype"]
+__all__ = ["MOST_FEATURES", "default_chunk_rows", "require_chunk_rows", "work_dtype"]
+
+MOST_DENSE = 1024
+"""Columns up to which sparse rows are trained on as they are, dense chunk by chunk."""
 
 CHUNK_BYTES = 2**22
 MIN_CHUNK_ROWS = 16
 MAX_CHUNK_ROWS = 65536
+MOST_FEATURES = 1_000_000
+"""Of a row: a chunk has 16 rows at least, and they take 128 MB then."""
 
 
 def default_chunk_rows(n_features: int) -> int:

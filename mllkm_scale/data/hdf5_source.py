@@ -7,6 +7,7 @@ virtual data sets and external storage would let a file read other files, and ar
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
 from collections.abc import Iterator
@@ -51,7 +52,10 @@ class HDF5Source:
         """Rows `start` to `stop`; text is decoded."""
         try:
             with self._lock:
-                values = np.asarray(self._stored()[start:stop])
+                stored = self._stored()
+                if self.dtype.kind == "U":
+                    _require_lengths(stored, start, stop, self.path)
+                values = np.asarray(stored[start:stop])
         except DataError:
             raise
         except _DAMAGE as error:
@@ -197,3 +201,40 @@ def _buffer_bytes(stored: Any) -> int:
     chunk_bytes = int(np.prod(stored.chunks, dtype=np.int64)) * stored.dtype.itemsize
     # A filtered chunk is held twice, packed and unpacked, even where it is larger than the cache.
     return CACHE_BYTES + (2 * chunk_bytes if filtered else 0)
+
+
+def _require_lengths(stored: Any, start: int, stop: int, path: Path) -> None:
+    """Refuse texts that are said to be longer than their file: HDF5 would make room for them before it looks.
+
+    What a filter has packed cannot be checked.
+    """
+    packed = stored.chunks is not None and stored.id.get_create_plist().get_nfilters() > 0
+    if h5py.check_string_dtype(stored.dtype).length is not None or packed:
+        return
+    address_bytes, _ = stored.file.id.get_create_plist().get_sizes()
+    reference = np.dtype([("length", "<u4"), ("address", f"V{address_bytes}"), ("index", "<u4")])
+    row_bytes = reference.itemsize * math.prod(stored.shape[1:])
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for offset, length in _places(stored, start, stop, row_bytes):
+            file.seek(offset)
+            texts = np.frombuffer(file.read(length // reference.itemsize * reference.itemsize), reference)
+            longest = int(texts["length"].max(initial=0))
+            if longest > size:
+                raise DataError(
+                    f"{path.name}:{stored.name[1:]}: a text of rows {start} to {stop - 1} shall have {longest:,} bytes,"
+                    " more than the file: it is damaged; copy or convert it again"
+                )
+
+
+def _places(stored: Any, start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where rows are in the file, as offsets and lengths; what was never written is nowhere."""
+    if stored.chunks is None:
+        offset = stored.id.get_offset()
+        if offset is not None:
+            yield offset + start * row_bytes, (stop - start) * row_bytes
+        return
+    for first in range(start - start % stored.chunks[0], stop, stored.chunks[0]):
+        chunk = stored.id.get_chunk_info_by_coord((first, *[0] * (stored.ndim - 1)))
+        if chunk.byte_offset is not None:
+            yield chunk.byte_offset, chunk.size

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mllkm_scale.data.sources import plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError
@@ -70,14 +70,14 @@ def n_outputs(n_classes: int) -> int:
     return n_classes if n_classes > 2 else 1
 
 
-def signs_of(codes: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+def signs_of(codes: NDArray[Any], n_classes: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """+1 for the class of a column and -1 for the others; two classes share one column.
 
-    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3).tolist()
-    ([[-1.0], [1.0]], [[-1.0, -1.0, 1.0]])
+    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3, np.int8).tolist()
+    ([[-1.0], [1.0]], [[-1, -1, 1]])
     """
     columns = np.arange(n_classes) if n_classes > 2 else np.array([1])
-    return np.where(codes[:, None] == columns, 1.0, -1.0)
+    return np.where(codes[:, None] == columns, np.ones((), dtype), -np.ones((), dtype))
 
 
 def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.dataset import Dataset
-from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.grid import MAX_CHUNK_ROWS, default_chunk_rows
 from mllkm_scale.data.sources import Source
 from mllkm_scale.errors import DataError, ParameterError
 
@@ -46,6 +46,29 @@ class SubsetSource:
         self._source.close()
 
 
+class SparseSubset(SubsetSource):
+    """Rows of a sparse source by number."""
+
+    def __init__(self, source: Any, rows: NDArray[np.int64], name: str) -> None:
+        super().__init__(source, rows, name)
+        self._window = MAX_CHUNK_ROWS
+        self.n_entries = source.n_entries * len(rows) // max(1, source.shape[0])
+
+    def read_sparse(self, start: int, stop: int) -> Any:
+        """Rows `start` to `stop` of the subset."""
+        from scipy import sparse
+
+        wanted, source = self._rows[start:stop], cast(Any, self._source)
+        windows = np.split(wanted, np.flatnonzero(np.diff(wanted // self._window)) + 1)
+        parts = [source.read_sparse(int(part[0]), int(part[-1]) + 1)[part - part[0]] for part in windows]
+        return sparse.vstack(parts, format="csr")
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop` of the subset, dense."""
+        dense: NDArray[Any] = self.read_sparse(start, stop).toarray()
+        return dense
+
+
 def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
     """The rows of these numbers, in ascending order, and their labels; nothing is read or copied now.
 
@@ -63,7 +86,7 @@ def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
         )
     labels = dataset.label_source
     part = Dataset(
-        SubsetSource(dataset.source, numbers, f"{what} of {dataset.name}"),
+        (SparseSubset if dataset.is_sparse else SubsetSource)(dataset.source, numbers, f"{what} of {dataset.name}"),
         None if labels is None else SubsetSource(labels, numbers, f"{what} of {labels.name}"),
     )
     return part.named_as(dataset)

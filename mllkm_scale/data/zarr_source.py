@@ -6,6 +6,7 @@ hold nothing else.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ import zarr
 from numpy.typing import NDArray
 
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
-from mllkm_scale.errors import DataError
+from mllkm_scale.errors import DataError, MLLKMError
 
 __all__ = ["ZarrSource"]
 
 # zarr reads this many chunks at once, and holds each twice.
 CONCURRENT_CHUNKS = 10
-_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+METADATA = ("zarr.json", ".zarray", ".zgroup")
 
 
 class ZarrSource:
@@ -36,7 +37,7 @@ class ZarrSource:
         require_plain_dtype(stored, self.name)
         self.dtype: np.dtype[Any] = np.dtype(np.str_) if stored.kind in "UST" else stored
         chunk_shape = self._array.shards or self._array.chunks
-        chunk_bytes = int(np.prod(chunk_shape, dtype=np.int64)) * stored.itemsize
+        chunk_bytes = math.prod(chunk_shape) * stored.itemsize
         self.item_bytes = stored.itemsize
         self.buffer_bytes = 2 * CONCURRENT_CHUNKS * chunk_bytes
 
@@ -49,7 +50,9 @@ class ZarrSource:
             self._array = array
         try:
             values = np.asarray(self._array[start:stop])
-        except _ERRORS as error:
+        except MLLKMError:
+            raise
+        except Exception as error:
             raise DataError(
                 f"{self.name}: rows {start} to {stop - 1} cannot be read ({one_line(error)}): the store is"
                 " damaged; copy or make it again"
@@ -71,15 +74,27 @@ def _open_array(path: Path, dataset: str) -> zarr.Array[Any]:
         raise DataError(
             f"{path} is a zarr array, not a group: open {path.parent} with the data set {path.name!r}"
         ) from None
-    except _ERRORS as error:
+    except Exception as error:  # of whatever kind: metadata may hold any JSON
         raise DataError(
             f"{path} is a folder but no zarr group ({one_line(error)}): give an HDF5 file or a zarr group"
         ) from error
-    try:
-        node = group[dataset] if dataset.strip("/") else group
-    except _ERRORS:
-        node = group
+    parts = [part for part in dataset.split("/") if part]
+    found = path.joinpath(*parts)
+    node: zarr.Array[Any] | zarr.Group = group
+    if ".." not in parts and any((found / name).is_file() for name in METADATA):
+        try:
+            node = group["/".join(parts)] if parts else group
+        except Exception as error:
+            raise DataError(
+                f"{path.name}:{dataset} cannot be read ({one_line(error)}): its metadata are damaged; copy it again"
+            ) from error
     if not isinstance(node, zarr.Array):
-        listing = ", ".join(sorted(key for key, _ in group.arrays())) or "no arrays"
-        raise DataError(f"{path} has no array {dataset!r}: it has {listing}; name the one to use")
+        raise DataError(f"{path} has no array {dataset!r}: it has {_listing(group)}; name the one to use")
     return node
+
+
+def _listing(group: zarr.Group) -> str:
+    try:
+        return ", ".join(sorted(key for key, _ in group.arrays())) or "no arrays"
+    except Exception:  # of the metadata of another array
+        return "some that cannot be read"

@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Advice, Event
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
-from mllkm_scale.errors import ParameterError
-from mllkm_scale.estimators.deciding import SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.data.collections import is_collection
+from mllkm_scale.data.tables.coding import Recode, TableCoder
+from mllkm_scale.data.tables.frames import as_arrow, is_frame, rows_dataset, values_table
+from mllkm_scale.errors import DataError, ParameterError
+from mllkm_scale.estimators.deciding import SKLEARN_ALONE_BYTES, SKLEARN_BYTES, DecidesByModel, OfModel
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
@@ -79,6 +82,10 @@ class MLLKMClassifier(DecidesByModel):
         Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
         "standard+quantile" puts this beside the standard column of the feature. "auto" is "standard"; where
         kernels are learned, the quantile column stands beside those features whose two columns are not nearly the same.
+    reduction : {"auto", "svd:N", "random:N", "none"} or None
+        What makes features of many columns before the scaling, sparse or dense: the N right singular vectors of the
+        training rows, or N sums with random signs. "auto" reduces sparse rows of more than 1,024 columns to 100
+        features by singular vectors, or to 256 at random where those do not fit the budget.
     n_components : int, float or None
         Principal components kept after the scaling, or their share of variance if below 1.
     whiten : bool
@@ -141,8 +148,11 @@ class MLLKMClassifier(DecidesByModel):
         Kernel weights beta, which sum to one; (K, s) for `multi_class="ovr"` with more than two classes.
     duals_ : array (n, K)
         alpha of every training sample; K is 1 for two classes.
-    coef_, local_coef_ : arrays (K, s, d) and (K, s)
-        f_k(x) = sum_m h_m(x) (<x - c_m, coef_km> + local_coef_km), the weights and factors included.
+    kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
+        f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
+        `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
+    feature_importances_ : array (n_features,)
+        How much each feature moves the scores; they sum to one. See `Model.feature_importances`.
     C_, local_bias_ : float
         The values used where a parameter is "auto".
     primal_, dual_, gap_ : float
@@ -185,6 +195,7 @@ class MLLKMClassifier(DecidesByModel):
         normalize: str | None = "trace",
         local_bias: float | str = "auto",
         scaling: str = "auto",
+        reduction: str | None = "auto",
         n_components: int | float | None = None,
         whiten: bool = False,
         multi_class: str = "shared",
@@ -221,6 +232,7 @@ class MLLKMClassifier(DecidesByModel):
         self.normalize = normalize
         self.local_bias = local_bias
         self.scaling = scaling
+        self.reduction = reduction
         self.n_components = n_components
         self.whiten = whiten
         self.multi_class = multi_class
@@ -248,28 +260,31 @@ class MLLKMClassifier(DecidesByModel):
 
     _model: Model | None = None
     _learner: OnlineLearner | None = None
+    _coder: TableCoder | None = None  # of a table that is learned online
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._model is not None or self._learner is not None
 
-    def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None) -> Self:
         """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
 
         Parameters
         ----------
-        X : array (n, d), table or Dataset
+        X : array (n, d), sparse matrix (n, d), table, collection or Dataset
+            Sparse rows are never made dense as a whole; see `reduction`.
             A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
-            then takes such tables.
-        y : array (n,), optional
+            then takes such tables. A dask array or DataFrame, or an object of xarray, is computed block by block, by
+            the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
+        y : array (n,) or collection, optional
             Labels; left out for a Dataset.
         """
-        dataset = self._training_data(X, y)
+        collected = is_collection(X)
         told: list[Event] = []
         result = train(
-            dataset,
+            self._training_collection(X, y) if collected else self._training_data(X, y),
             client=current_client(),
             preset=self.preset,
-            held_bytes=SKLEARN_BYTES,
+            held_bytes=SKLEARN_ALONE_BYTES if collected else SKLEARN_BYTES,
             listener=told.append,
             **self.training_parameters(),
         )
@@ -291,7 +306,9 @@ class MLLKMClassifier(DecidesByModel):
 
         Parameters
         ----------
-        X : array (n, d)
+        X : array (n, d) or table
+            The first call says whether it is a table. What its columns hold, and the levels of its categories, are
+            those of the first `warm_up` samples.
         y : array (n,)
         classes : array (c,), optional
             All labels that can come; needed in the first call, unless `fit` has seen them.
@@ -307,7 +324,12 @@ class MLLKMClassifier(DecidesByModel):
         (True, True)
         """
         learner = self._learner
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
+        table = self._is_table(X) if learner is None else learner.columns is not None
+        if table:
+            validate_data(self, X, reset=learner is None, skip_check_array=True)
+            labels = column_or_1d(y, warn=True)
+        else:
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", reset=learner is None)
         check_classification_targets(labels)
         if learner is None:
             classes = getattr(self, "classes_", None) if classes is None else classes
@@ -319,6 +341,8 @@ class MLLKMClassifier(DecidesByModel):
         elif classes is not None and np.unique(classes).tolist() != self.classes_.tolist():
             raise ParameterError(f"classes={classes!r}: the first call of partial_fit named {self.classes_.tolist()}")
         learner.feature_names = unique_names(getattr(self, "feature_names_in_", None))
+        if table:
+            rows = self._coded(X, learner)
         with probing_workers(learner, current_client()):
             learner.learn(rows, labels)
         for name in _OF_FIT:
@@ -326,6 +350,25 @@ class MLLKMClassifier(DecidesByModel):
         self.classes_ = np.asarray(learner.classes)
         self._model, self._learner, self.status_ = None, learner, ONLINE
         return self
+
+    def _coded(self, X: Any, learner: OnlineLearner) -> Array:
+        """Rows of a table as numbers and codes: levels are added until the warm-up is over."""
+        table = as_arrow(X if is_frame(X) else values_table(np.asarray(X, dtype=object)))
+        coder = self._coder if learner.n_seen else None
+        if coder is None:
+            coder = TableCoder(table.column_names, "X", typed=True, **self._table_options())
+        if learner.started is not None:
+            assert learner.columns is not None
+            return rows_dataset(table, learner.columns).part(0, table.num_rows)
+        try:
+            rows = coder.code(table.columns, lambda row, j: f"X: row {row}, column {table.column_names[j]!r} (0-based)")
+        except Recode:
+            raise DataError(
+                "X has a column of another kind than in the calls before: name it in categories or as_number"
+            ) from None
+        self._coder = coder
+        learner.take_columns(coder.columns(), "X")
+        return rows
 
     def training_parameters(self) -> dict[str, Any]:
         """The parameters for `train`: all of them, or with a preset those that win over it."""
@@ -355,7 +398,7 @@ class MLLKMClassifier(DecidesByModel):
     gammas_ = OfModel(lambda model: model.gammas)
     weights_ = OfModel(lambda model: model.weights)
     kernel_scale_ = OfModel(lambda model: model.kernel_scale)
-    coef_ = OfModel(lambda model: model.coef)
+    kernel_coef_ = OfModel(lambda model: model.coef)
     local_coef_ = OfModel(lambda model: model.local_coef)
     primal_ = OfModel(lambda model: model.certificate.primal)
     dual_ = OfModel(lambda model: model.certificate.dual)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,19 +14,26 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.events import Round
 from mllkm_scale.config import configured
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.collections import Collection, is_collection
+from mllkm_scale.data.parts import TableOptions
 from mllkm_scale.data.tables.frames import is_frame, needs_encoding, table_dataset, values_table
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.html import fitted_facts, fitted_html
+from mllkm_scale.model.explanation import Explanation
 from mllkm_scale.model.model import Model
 
-__all__ = ["SKLEARN_BYTES", "DecidesByModel", "OfModel"]
+__all__ = ["SKLEARN_ALONE_BYTES", "SKLEARN_BYTES", "DecidesByModel", "OfModel"]
 
 
 SKLEARN_BYTES = 160_000_000
 """scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
 installed, for more of their pages are mapped then. A training without them needs less."""
+
+SKLEARN_ALONE_BYTES = 70_000_000
+"""scikit-learn where pandas is counted already."""
 
 
 class OfModel:
@@ -45,17 +54,26 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
 
     gap_ = OfModel(lambda model: model.certificate.gap)
     C_ = OfModel(lambda model: model.certificate.params["C"])
+    feature_importances_ = OfModel(lambda model: model.feature_importances)
 
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
-        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more. A Dataset is read chunk by chunk."""
+        """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more.
+
+        A Dataset is read chunk by chunk. Of a collection of dask or xarray the result is one, too, which is not yet
+        computed: of a DataFrame a Series or DataFrame with its index.
+        """
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).decision_function(X)
         if isinstance(X, Dataset):
             return np.concatenate([f for _, f in self.model_.decision_chunks(X, n_jobs=self._threads())])
         return self.model_.decision_function(self._rows(X), n_jobs=self._threads())
 
     def predict(self, X: ArrayLike | Dataset) -> Array:
-        """Label of each row. A Dataset is read chunk by chunk."""
+        """Label of each row; of a Dataset or a collection as `decision_function`."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict(X)
         if isinstance(X, Dataset):
             return np.concatenate([labels for _, labels in self.model_.predict_chunks(X, n_jobs=self._threads())])
         return self.model_.predict(self._rows(X), n_jobs=self._threads())
@@ -63,15 +81,90 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike | Dataset) -> Array:
         """Probability of each class, (n, c), in the order of `classes_`; see `Model.predict_proba`."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict_proba(X)
         return self.model_.require_calibration().probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike | Dataset) -> Array:
         """Logarithm of the probability of each class, (n, c)."""
         check_is_fitted(self)
+        if is_collection(X):
+            return self._of_collection(X).predict_log_proba(X)
         return self.model_.require_calibration().log_probabilities(self.decision_function(X))
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Model.explain`."""
+        check_is_fitted(self)
+        return self.model_.explain(x)
+
+    def report(
+        self,
+        out: str | os.PathLike[str],
+        X: ArrayLike | Dataset | None = None,
+        y: ArrayLike | None = None,
+        *,
+        image_shape: str | Sequence[int] | None = None,
+        all_shapes: bool = False,
+    ) -> Path:
+        """Write the report of the fitted machine: one HTML file that includes its pictures.
+
+        Parameters
+        ----------
+        out : path
+            The file.
+        X, y : test rows and their labels, or a Dataset, optional
+            What the machine is measured on: confusion matrix, curves, calibration, and a few rows explained.
+        image_shape : text or sequence of int, optional
+            "28x28" or (28, 28) if a row is an image.
+        all_shapes : bool
+            Draw the shape functions of all features of a component-wise machine.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> machine = MLLKMClassifier(n_jobs=1).fit(X[::2], y[::2])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = machine.report(f"{folder}/page.html", X[1::2], y[1::2]).read_text()
+        >>> "On the test rows" in page
+        True
+        """
+        from mllkm_scale.report.page import write_model_report
+
+        check_is_fitted(self)
+        plan = getattr(self, "plan_", None)
+        peak_bytes = getattr(self, "peak_bytes_", None)
+        return write_model_report(
+            self.model_,
+            out,
+            test=self._test_data(X, y),
+            rounds=[Round(**vars) for vars in getattr(self, "history_", [])],
+            record={"result": {"status": self.model_.certificate.status, "peak_bytes": peak_bytes}},
+            plan=None if plan is None else plan.as_dict(),
+            image_shape=image_shape,
+            all_shapes=all_shapes,
+            n_jobs=self._threads(),
+        )
+
+    def _test_data(self, X: ArrayLike | Dataset | None, y: ArrayLike | None) -> Dataset | None:
+        if X is None or isinstance(X, Dataset):
+            return X
+        if y is None:
+            raise ParameterError("y=None: give a label for each row of X, or leave X out")
+        if self.model_.encoding is not None:
+            table = X if is_frame(X) else values_table(np.asarray(X, dtype=object))
+            return table_dataset(table, y, **self._table_options())
+        return Dataset.from_arrays(self._rows(X), np.asarray(y))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _html_repr(self) -> str:
         """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
@@ -91,9 +184,25 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             return X
         if self._is_table(X):
             return self._table_data(X, y)
-        rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C")
+        try:
+            rows, labels = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+        except ValueError as error:
+            raise _with_remedy(error, X) from error
         check_classification_targets(labels)
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
+
+    def _training_collection(self, X: Any, y: Any) -> Collection:
+        """A collection of dask or xarray that `fit` was given, whose width and names are noted; nothing is computed."""
+        if y is None:
+            raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
+        collection = Collection.of(X, y).with_options(TableOptions(**self._table_options()))
+        validate_data(self, collection.sample(), skip_check_array=True)
+        return collection
+
+    def _of_collection(self, X: Any) -> Model:
+        """The model, once the names and the number of columns are known to be those of `fit`, as scikit-learn asks."""
+        validate_data(self, Collection.of(X).sample(), reset=False, skip_check_array=True)
+        return self.model_
 
     def _threads(self) -> int | None:
         return configured("n-jobs") if self.n_jobs is None else self.n_jobs
@@ -123,4 +232,15 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if self.model_.encoding is not None:
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
-        return np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C"))
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+
+
+def _with_remedy(error: ValueError, X: Any) -> ValueError:
+    """The error of scikit-learn's check; where a table could be trained on, one that says so."""
+    table = "or give a DataFrame, whose text becomes categories and whose missing values are filled and marked"
+    if "could not convert string" in str(error):
+        return DataError(f"X has text ({error}): name its columns with categories=[...], {table}")
+    if "Input X contains NaN" not in str(error) or hasattr(X, "toarray"):
+        return error
+    row, column = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))[0]
+    return DataError(f"X has NaN at row {row}, column {column} (0-based): remove or replace it, {table}")

@@ -38,6 +38,11 @@ def find_tables(model: Model, form: FormName = "auto", deviation: float | None =
     from mllkm_scale.model.tables.additive import DEVIATION, compile_additive
     from mllkm_scale.model.tables.cells import NotTabulated
 
+    if model.reduction is not None:
+        raise ParameterError(
+            f"the model makes {model.reduction.n_features} features of {model.reduction.n_columns:,} columns, which no"
+            " export holds: export model.machine, whose rows are model.reduction.apply(X)"
+        )
     if form not in FORMS:
         raise ParameterError(f"form={form!r} is not known: choose one of {', '.join(FORMS)}")
     if deviation is not None and (form == "direct" or not model.family.componentwise):

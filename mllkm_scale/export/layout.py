@@ -15,7 +15,7 @@ that v - centre is as good as exact, and what that rounds away is in `shift`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
-from mllkm_scale.data.preparation.projection import Projection
 from mllkm_scale.data.preparation.quantiles import Quantiles
 from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
@@ -37,7 +36,6 @@ __all__ = [
     "Preparation",
     "TableLayout",
     "machine_layout",
-    "projection_matrix",
     "table_layout",
 ]
 
@@ -157,14 +155,6 @@ def table_layout(tables: AdditiveModel, layout: Layout) -> TableLayout:
     return TableLayout(starts, np.concatenate(parts), variables, tables.coefficients[inner])
 
 
-def projection_matrix(projection: Projection) -> Array:
-    """The matrix (d, d_in) that a row less the mean is multiplied by, whitening included."""
-    if not projection.orthonormal:
-        return projection.matrix
-    zeros = np.zeros_like(projection.mean)
-    return replace(projection, mean=zeros).apply(np.eye(len(zeros))).T
-
-
 def _unit(offsets: Array, componentwise: bool) -> float:
     """The power of two that is nearest to the usual distance from the origin; 1 where there is none."""
     largest = float(np.abs(offsets).max())
@@ -189,7 +179,7 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
     if projection is None:
         shift = (moved - origin) / unit
         return Preparation(unit_norm, centre, scaling.factor / unit, None, shift, scaling.columns, knots)
-    components = projection_matrix(projection)
+    components = projection.matrix
     shift = (components @ (moved - projection.mean) - origin) / unit
     matrix = components * scaling.factor / unit
     return Preparation(unit_norm, centre, None, matrix, shift, scaling.columns, knots)

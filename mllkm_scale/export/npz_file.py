@@ -19,7 +19,6 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import jsonable
 from mllkm_scale.export.forms import FormName, find_tables
-from mllkm_scale.export.layout import projection_matrix
 from mllkm_scale.export.npz_spec import ArrayNote, describe_export
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.model import Model
@@ -141,7 +140,7 @@ def _preparation(model: Model) -> Named:
     if projection is not None:
         found["mean"] = projection.mean, "what is taken from each scaled feature"
         found["projection"] = (
-            projection_matrix(projection),
+            projection.matrix,
             "the matrix that scaled features are multiplied by, whitening included",
         )
     return found

@@ -51,7 +51,9 @@ def free_target(path: str | os.PathLike[str], suffix: str, *, overwrite: bool) -
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file in it, such as {target / ('model' + suffix)}")
     if target.exists() and not overwrite:
-        raise ParameterError(f"{target} exists already: choose another name, or allow it to be overwritten")
+        raise ParameterError(
+            f"{target} exists already: choose another name, or replace it with --overwrite (overwrite=True)"
+        )
     if not target.parent.is_dir():
         raise ScratchError(f"the folder {target.parent} does not exist: make it, or choose another")
     return target

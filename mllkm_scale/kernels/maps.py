@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["MAPS", "MapName", "bumps", "check_map", "falls_exponentially", "gamma_of_half_width", "uses_plain_distance"]
+__all__ = [
+    "MAPS",
+    "MapName",
+    "bump_slopes",
+    "bumps",
+    "check_map",
+    "falls_exponentially",
+    "gamma_of_half_width",
+    "uses_plain_distance",
+]
 
 MapName = Literal["exponential", "gaussian", "linear", "squared"]
 MAPS: tuple[MapName, ...] = get_args(MapName)
@@ -69,6 +78,24 @@ def bumps(
         np.subtract(1.0, out, out=out)
         np.maximum(out, 0.0, out=out)
     return out
+
+
+def bump_slopes(name: MapName, squared_distances: NDArray[Any], gamma: float | NDArray[Any]) -> NDArray[Any]:
+    """h'(t) / t at the given squared distances: the gradient of h(|x - c|) is this times x - c.
+
+    It is 0 at an anchor, where h of the plain distance has a kink, and where a bounded h has ended.
+
+    Examples
+    --------
+    >>> bump_slopes("squared", np.array([0.0, 1.0, 4.0]), 0.5).tolist()
+    [-1.0, -1.0, -0.0]
+    """
+    h = bumps(name, squared_distances, gamma)
+    steepness = -np.asarray(gamma) * (h if falls_exponentially(name) else h > 0)
+    if not uses_plain_distance(name):
+        return 2.0 * steepness
+    distances = np.sqrt(squared_distances)
+    return np.divide(steepness, distances, out=np.zeros_like(h), where=distances > 0)
 
 
 def gamma_of_half_width(name: MapName, half_width: float) -> float:

@@ -92,11 +92,24 @@ class Place:
 
 
 class Batches:
-    """The rows of a source that are `used`, in `units`, with their signs, in single precision."""
+    """The rows of a source that are `used`, in `units`, with their signs times their weights, in single precision.
 
-    def __init__(self, source: RowSource, signs: Array, used: Array, batch_rows: int, units: Units, seed: int) -> None:
+    Weights (n,) are divided by their mean over the rows that are used, so that the hinge is a weighted mean.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        signs: Array,
+        used: Array,
+        batch_rows: int,
+        units: Units,
+        seed: int,
+        weights: Array | None = None,
+    ) -> None:
         self.source, self.signs, self.used = source, signs, used
         self.batch_rows, self.units, self.seed = batch_rows, units, seed
+        self.weights = None if weights is None else weights / weights[used].mean()
         n, height = source.n_rows, source.chunk_rows
         self.n_chunks = -(-n // height)
         self.chunks_at_once = max(1, window_rows(n, height, source.n_features) // height)
@@ -148,5 +161,7 @@ class Batches:
             values = self.source.part(first, min(first + height, n))
             self._rows[start : start + len(rows)] = self.units.of(values[rows - first])
             self._signs[start : start + len(rows)] = self.signs[rows]
+            if self.weights is not None:
+                self._signs[start : start + len(rows)] *= self.weights[rows, None]
             start += len(rows)
         return np.random.default_rng([self.seed, 12, epoch, window]).permutation(count)

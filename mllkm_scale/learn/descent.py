@@ -1,4 +1,4 @@
-"""The descent (F12): mean hinge + ridge |w|^2 over predictors, anchors, scales and metric together.
+"""The descent (F12): weighted mean hinge + ridge |w|^2 over predictors, anchors, scales and metric together.
 
 Steps of Adam over batches, with a step length that rises and falls once. A batch is cut into blocks of rows of a fixed
 height, whose gradients are added up in their order: the bits do not depend on the threads that work on the blocks. The
@@ -17,6 +17,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Epoch
 from mllkm_scale.base.schemas import conform_array
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.weighted import effective_rows, weighted_mean
 from mllkm_scale.errors import CheckpointError
 from mllkm_scale.kernels.gammas import median_distance
 from mllkm_scale.kernels.grid import Family
@@ -28,7 +29,11 @@ from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine
 from mllkm_scale.learn.settings import LearnSettings
 
-__all__ = ["Descent", "DescentState", "first_machine"]
+__all__ = ["Descent", "DescentState", "Held", "first_machine"]
+
+
+Held = tuple[Array, Array, Array]
+"""Rows that are held out, in the units of the descent, with the numbers of their classes and their weights."""
 
 
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
@@ -143,8 +148,11 @@ class Descent:
         self.state = state
         self.machine = LearnedMachine(self.machine.layout, state.values)
 
-    def epochs(self, held: tuple[Array, Array] | None, poll: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
-        """Run the epochs that are left; yields what each has shown. `poll` is asked after each step, and may raise."""
+    def epochs(self, held: Held | None, poll: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
+        """Run the epochs that are left; yields what each has shown.
+
+        `poll` is asked after each step, and may raise.
+        """
         settings, started, first = self.settings, time.perf_counter(), self.state.place.epoch
         for number in range(first, settings.epochs):
             epoch_started, seen_before = time.perf_counter(), self.state.seen
@@ -153,7 +161,7 @@ class Descent:
                 self.state.place = following
                 poll()
             error = None if held is None else self.held_error(*held)
-            self._keep_best(error, 0 if held is None else len(held[0]))
+            self._keep_best(error, 0 if held is None else effective_rows(held[2]))
             state, now = self.state, time.perf_counter()
             rows = max(1, state.seen)
             epoch_s = now - epoch_started
@@ -203,13 +211,13 @@ class Descent:
         starts = range(0, len(X), height)
         return np.concatenate([self._whole.decide(self.machine, X[at : at + height]).copy() for at in starts])
 
-    def held_error(self, X: Array, codes: Array) -> float:
-        """Share of rows that are predicted wrongly."""
+    def held_error(self, X: Array, codes: Array, weights: Array) -> float:
+        """Share of the weight of rows that are predicted wrongly."""
         F = self.decide(X)
         said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
-        return float(np.mean(said != codes))
+        return weighted_mean(said != codes, weights)
 
-    def _keep_best(self, error: float | None, n_held: int) -> None:
+    def _keep_best(self, error: float | None, n_held: float) -> None:
         """Keep the machine with the least error on the held-out rows; of the last, up to a standard error more."""
         state, allowed = self.state, 0.0
         if error is None:

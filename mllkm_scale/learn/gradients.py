@@ -57,7 +57,7 @@ class Block(ABC):
         self.d_metric = parts.get("metric")
 
     def step(self, machine: LearnedMachine, X: Array, signs: Array, share: float) -> tuple[float, int]:
-        """Set `gradients` to those of share * sum of the hinge over these rows.
+        """Set `gradients` to those of share * sum of the hinge over these rows; signs are times the weights of rows.
 
         Returns that sum of the hinge, and the number of rows that are within the margin of some class.
         """

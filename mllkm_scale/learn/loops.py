@@ -83,18 +83,18 @@ def set_bumps(
 
 @numba.njit(cache=True, nogil=True, fastmath=_SUMS)
 def hinge(F: Array, signs: Array, share: float, G: Array, active: Array) -> tuple[int, float]:
-    """G = dL/dF for L = share * sum of max(0, 1 - y f); the rows where G is not zero are listed in `active`.
+    """G = dL/dF for L = share * sum of w max(0, 1 - y f); the rows where G is not zero are listed in `active`.
 
-    Returns how many these are, and the sum of the hinge.
+    `signs` are y w, those of rows without weights y. Returns how many rows are active, and the sum.
     """
     count, total = 0, 0.0
-    one, weight = F.dtype.type(1.0), F.dtype.type(share)
+    part = F.dtype.type(share)
     for i in range(F.shape[0]):
         within = False
         for k in range(F.shape[1]):
-            short = one - signs[i, k] * F[i, k]
+            short = abs(signs[i, k]) - signs[i, k] * F[i, k]
             if short > 0:
-                G[i, k] = -signs[i, k] * weight
+                G[i, k] = -signs[i, k] * part
                 total += short
                 within = True
             else:

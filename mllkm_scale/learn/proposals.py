@@ -20,7 +20,7 @@ from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import Family, RowSource
 from mllkm_scale.kernels.maps import uses_plain_distance
 from mllkm_scale.learn.batches import Batches, Units
-from mllkm_scale.learn.descent import Descent, DescentState, first_machine
+from mllkm_scale.learn.descent import Descent, DescentState, Held, first_machine
 from mllkm_scale.learn.machine import LearnedMachine
 from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
 
@@ -105,6 +105,7 @@ def learn_kernels(
     settings: LearnSettings,
     threads: Threads,
     *,
+    weights: Array | None = None,
     hold_out: bool = True,
     keeper: Keeper | None = None,
     listener: Callable[[Epoch], None] = lambda epoch: None,
@@ -113,8 +114,8 @@ def learn_kernels(
 ) -> Learned:
     """Descend the hinge over rows (n, d) with signs (n, K), and take what was learned to the units of the rows.
 
-    `codes` are the numbers of the classes, by which rows are held out and the error is measured. After an epoch in
-    which it gets `out_of_time`, the descent ends.
+    `codes` are the numbers of the classes, by which rows are held out and the error is measured, and `weights` (n,)
+    those of the rows in the loss and in the error. After an epoch in which it gets `out_of_time`, the descent ends.
     """
     keeper = keeper or NothingKept()
     seed, n = settings.seed, data.n_rows
@@ -128,14 +129,15 @@ def learn_kernels(
     spread, units = _spread(sample, data), Units.of_sample(sample)
     sample = units.of(sample)
     machine = first_machine(family, sample[:SAMPLE_ROWS], sample, signs.shape[1], settings)
-    batches = Batches(data, signs, used, settings.batch_rows, units, seed)
+    batches = Batches(data, signs, used, settings.batch_rows, units, seed, weights)
     descent = Descent(machine, batches, settings, threads)
     state = keeper.load()
     if state is not None:
         descent.resume(state)
-    kept: tuple[Array, Array] | None = None
+    kept: Held | None = None
     if len(held):
-        kept = units.of(data.rows(held)).astype(np.float32), codes[held]
+        own = np.ones(len(held)) if weights is None else weights[held]
+        kept = units.of(data.rows(held)).astype(np.float32), codes[held], own
 
     def ask() -> None:
         try:

@@ -17,8 +17,9 @@ __all__ = ["RIDGE", "LearnSettings", "Tryout", "learn_settings", "learned_kernel
 
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
-_LEAST_EPOCHS, _MOST_EPOCHS = 12, 100
-_LEAST_KERNELS, _MOST_KERNELS = 50, 500  # and one more for a thousand rows
+_LEAST_EPOCHS, _MOST_EPOCHS = 4, 100
+_MOST_SEEN = 1.5e7  # rows in all epochs, unless these are the fewest
+_LEAST_KERNELS, _MOST_KERNELS, _MORE_KERNELS = 50, 500, 1000  # one more for a thousand rows, but so many at most
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
 _LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
 _HALF_WIDTHS, _WIDE_HALF_WIDTHS = (0.3, 0.6), (1.0, 3.0)
@@ -81,7 +82,7 @@ def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_ou
     (271, 30)
     """
     in_a_step, share = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS), dropout_share(n_rows, n_outputs)
-    most = (_MOST_KERNELS + n_rows / 1000) / (1.0 - (_LEAST_DROPOUT if n_outputs == 1 else 0.0))
+    most = (_MOST_KERNELS + min(n_rows / 1000, _MORE_KERNELS)) / (1.0 - (_LEAST_DROPOUT if n_outputs == 1 else 0.0))
     automatic = round(min(in_a_step / (1.0 - share), most))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
@@ -108,7 +109,8 @@ def learn_settings(
     wide: bool = False,
 ) -> LearnSettings:
     """The settings for so many rows and kernels; `ridge` is times the rows, and `wide` is of the first bumps."""
-    epochs = round(min(max(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _LEAST_EPOCHS), _MOST_EPOCHS))
+    epochs = min(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _MOST_SEEN / n_rows)
+    epochs = round(min(max(epochs, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
     share = dropout_share(n_rows, n_outputs)
     widths = _WIDE_HALF_WIDTHS if wide else _HALF_WIDTHS

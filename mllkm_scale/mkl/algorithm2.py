@@ -33,6 +33,7 @@ from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.mkl.state import Machine
 from mllkm_scale.scan.products import scan_block
 from mllkm_scale.scan.support import Support
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.svm import DenseSVM
 
 __all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperState"]
@@ -153,7 +154,7 @@ class PaperMKL:
     X : array (n, d)
     signs : array (n, K)
         Labels of each class, -1 and +1; the classes share the weights.
-    C : float
+    C : float or Box
     tol : float
         Relative duality gap over all kernels at which the loop ends.
     insertions : int, optional
@@ -181,7 +182,7 @@ class PaperMKL:
         family: KernelFamily,
         X: Array,
         signs: Array,
-        C: float,
+        C: float | Box,
         tol: float,
         *,
         insertions: int | None = None,
@@ -190,7 +191,7 @@ class PaperMKL:
         poll: Callable[[], None] = lambda: None,
     ) -> None:
         self.family, self.X, self.signs = family, X.astype(np.float64), signs
-        self.C, self.tol, self.insertions = float(C), tol, insertions
+        self.box, self.tol, self.insertions = Box.of(C, len(X)), tol, insertions
         self.seed, self.max_epochs, self.poll = seed, max_epochs, poll
 
     def rounds(self, state: PaperState | None = None) -> Iterator[tuple[PaperState, Certificate]]:
@@ -287,18 +288,19 @@ class PaperMKL:
 
     def warm(self, state: PaperState, C_before: float) -> PaperState:
         """The end of the problem with another C as the start of this one: duals at their bound stay there."""
-        duals = np.where(state.duals == C_before, self.C, np.minimum(state.duals, self.C))
+        upper, before = self.box.upper[:, None], replace(self.box, C=C_before).upper[:, None]
+        duals = np.where(state.duals == before, upper, np.minimum(state.duals, upper))
         return replace(state, round=0, duals=duals, inner_tol=_LOOSEST_TOL, value=np.inf, stalled=False)
 
     def oracle(self, state: PaperState) -> Oracle:
         """SDCA on the combined Gram of the active kernels, for every class, from the duals of the state."""
         active = self.family.active(state.active, self.X)
-        svms = [DenseSVM(active.gram, y, self.C, (self.seed, state.round, k)) for k, y in enumerate(self.signs.T)]
+        svms = [DenseSVM(active.gram, y, self.box, (self.seed, state.round, k)) for k, y in enumerate(self.signs.T)]
 
         def forms(k: int, duals: Array) -> Array:
             return active.forms((duals * self.signs[:, k])[:, None])
 
-        oracle = Oracle(svms, forms, self.C, self.max_epochs)
+        oracle = Oracle(svms, forms, self.max_epochs)
         oracle.duals = [a.copy() for a in state.duals.T]
         return oracle
 
@@ -310,6 +312,6 @@ class PaperMKL:
 
 
 def value_from_above(svm: Evaluation) -> float:
-    """J(beta) <= 1/2 sum_m beta_m q_m + C sum hinge, the primal value of the SVMs."""
+    """J(beta) <= 1/2 sum_m beta_m q_m + sum C_i hinge_i, the primal value of the SVMs."""
     norm = float(svm.weights @ np.sqrt(svm.forms))
     return svm.objective.primal + 0.5 * (float(svm.weights @ svm.forms) - norm**2)

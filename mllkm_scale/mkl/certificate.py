@@ -1,6 +1,6 @@
 """P and D: what a machine and what duals prove of the optimum (F5, F15), and the certificate of a round.
 
-    D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
+    D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + sum_i C_i hinge_i
 
 with w_m = beta_m v_m and q_m = |v_m|^2, so that |w_m| = beta_m sqrt(q_m). Any P goes with any D, wherever
 they were seen.
@@ -32,7 +32,7 @@ class Objective:
 
 
 def primal_value(weights: Array, forms: Array, loss: float) -> float:
-    """P of kernels with these weights and forms q, whose loss C sum hinge is known.
+    """P of kernels with these weights and forms q, whose loss sum C_i hinge_i is known.
 
     >>> primal_value(np.array([0.5, 0.5]), np.array([4.0, 16.0]), 1.0)
     5.5
@@ -51,7 +51,7 @@ def dual_value(total: float, largest: float) -> float:
 
 @dataclass(frozen=True)
 class Proof:
-    """A bound D on the optimum, and the duals (n, K) from 0 to C whose value it is."""
+    """A bound D on the optimum, and the duals (n, K) from 0 to C_i whose value it is."""
 
     dual: float
     duals: Array

@@ -1,12 +1,12 @@
 """MKL on many working samples of which most are at a bound: the interior point on the others, with these held (F8).
 
-SVMs at the weights of before tell which samples are well within their bound: alpha = 0 beyond the margin, or alpha = C
-within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all
+SVMs at the weights of before tell which samples are well within their bound: alpha = 0 beyond the margin, or alpha =
+C_i within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all
 margins are looked at. Near the solution few samples are held on the wrong side; they are set free, until none is. Far
 from it, held samples do not answer as they would, and the weights go too far: these are taken back towards those of
 before until SVMs there lower P, which tell anew what is to be held. Noisy data have several times more samples at C
-than free ones, and the cost of the factors is the cube of their number. Of too many, a random half is solved
-for, with the others held where they are.
+than free ones, and the cost of the factors is the cube of their number. Of too many, a random half is solved for, with
+the others held where they are.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def free_samples_mkl(
     now = oracle.evaluate(with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
     best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
     rng = np.random.default_rng(0)
-    known, free, length, steps, idle = now.objective, _not_held(now, oracle.C), 1.0, 0, 0
+    known, free, length, steps, idle = now.objective, _not_held(now), 1.0, 0, 0
     while best is None or (best.objective.gap > tol and idle < _PATIENCE):
         poll()
         while max(int(mask.sum()) for mask in free) > _MOST_FREE:
@@ -100,12 +100,12 @@ def free_samples_mkl(
             length = min(1.0, _BACK * length)
             back, length = _step_back(oracle, step, length, max(_SVM_TOL, tol))
         if back is None:
-            wrong = _held_wrongly(ahead, free, oracle.C)
+            wrong = _held_wrongly(ahead, free)
             if joint_tol <= _JOINT * tol and not any(mask.any() for mask in wrong):
                 break
             now, free = ahead, [mask | more for mask, more in zip(free, wrong, strict=True)]
         else:
-            now, free = back, _not_held(back, oracle.C)
+            now, free = back, _not_held(back)
         before, known = known, _best_known(known, ahead.objective, now.objective)
         idle = 0 if known.gap < 0.99 * before.gap else idle + 1
     if best is None or best.objective.gap > tol:
@@ -145,19 +145,19 @@ def _best_known(*objectives: Objective) -> Objective:
     return Objective(min(o.primal for o in objectives), max(o.dual for o in objectives))
 
 
-def _not_held(now: Evaluation, C: float) -> list[Array]:
+def _not_held(now: Evaluation) -> list[Array]:
     """Masks of the samples that are free at first."""
     return [
-        ~(((duals <= 0.0) & (margins > 1.0 + _HELD)) | ((duals >= C) & (margins < 1.0 - _HELD)))
-        for duals, margins in zip(now.duals, now.margins, strict=True)
+        ~(((duals <= 0.0) & (margins > 1.0 + _HELD)) | ((duals >= box.upper) & (margins < 1.0 - _HELD)))
+        for duals, margins, box in zip(now.duals, now.margins, now.boxes, strict=True)
     ]
 
 
-def _held_wrongly(now: Evaluation, free: list[Array], C: float) -> list[Array]:
+def _held_wrongly(now: Evaluation, free: list[Array]) -> list[Array]:
     """Masks of the samples that are held, but whose duals would rise or fall."""
     return [
-        ~mask & (((duals < C) & (margins < 1.0)) | ((duals > 0.0) & (margins > 1.0)))
-        for mask, duals, margins in zip(free, now.duals, now.margins, strict=True)
+        ~mask & (((duals < box.upper) & (margins < 1.0)) | ((duals > 0.0) & (margins > 1.0)))
+        for mask, duals, margins, box in zip(free, now.duals, now.margins, now.boxes, strict=True)
     ]
 
 

@@ -36,6 +36,7 @@ from mllkm_scale.mkl.free_samples import free_samples_mkl, with_a_share
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution, WorkingSets
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
@@ -108,8 +109,9 @@ class InnerMKL:
         near = sets.weights, np.concatenate(sets.duals)
         with self.threads.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as threads:
             blocks = threads.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
+            box = Box(sets.box.C, np.concatenate([own.weights for own in sets.boxes]))
             lean, by_columns = choice.form == "lean", sizes.by_columns
-            problem = RestrictedProblem(blocks, sets.C, threads, lean=lean, by_columns=by_columns, held=held)
+            problem = RestrictedProblem(blocks, box, threads, lean=lean, by_columns=by_columns, held=held)
             solution = interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
             if by_columns and solution.objective.gap > tol and self.fits(replace(sizes, tol=0.0)):
                 problem.by_columns, near = False, (solution.weights, solution.duals)
@@ -125,7 +127,7 @@ class InnerMKL:
         """
         weights = with_a_share(sets.weights, _NEW_SHARE)
         limits = EpochLimits(_FIRST_ORDER_TOL, START_EPOCHS)
-        starts, classes = [np.clip(duals, 0.0, sets.C) for duals in sets.duals], range(len(sets.rows))
+        starts, classes = clipped(sets), range(len(sets.rows))
         with self.threads.at_most(THREADS) as threads:
             forms = np.sum(threads.run(lambda k: self.forms(sets, k, starts[k]), classes), axis=0)
             if 0.0 < forms.max() <= sum(float(duals.sum()) for duals in starts):
@@ -171,8 +173,8 @@ class InnerMKL:
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(self.svms(sets, store), partial(self.forms, sets), sets.C, threads=threads)
-            oracle.duals = [np.clip(part, 0.0, sets.C) for part in sets.duals]
+            oracle = Oracle(self.svms(sets, store), partial(self.forms, sets), threads=threads)
+            oracle.duals = clipped(sets)
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll, go_on=go_on)
             if solution.objective.gap <= tol or (solution.steps and whole is None):
                 return solution
@@ -221,6 +223,11 @@ class InnerMKL:
         return self.data.rows(rows).astype(np.float64)
 
 
+def clipped(sets: WorkingSets) -> list[Array]:
+    """The duals to start from, brought into their box."""
+    return [np.clip(duals, 0.0, box.upper) for duals, box in zip(sets.duals, sets.boxes, strict=True)]
+
+
 @dataclass
 class _ClassSVM:
     """The SVM of one class, whose rows and maps are read when it is solved, and let go after."""
@@ -230,16 +237,18 @@ class _ClassSVM:
     number: int
     store: TileStore | None
     signs: Array = field(init=False)
+    box: Box = field(init=False)
 
     def __post_init__(self) -> None:
-        self.signs = self.inner.signs[self.sets.rows[self.number], self.number]
+        rows = self.sets.rows[self.number]
+        self.signs, self.box = self.inner.signs[rows, self.number], self.sets.box.take(rows)
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
-        kernels, C, key = self.sets.kernels, self.sets.C, (self.inner.seed, self.number)
+        kernels, key = self.sets.kernels, (self.inner.seed, self.number)
         X = self.inner.rows_of(self.sets.rows[self.number])
         if self.store is None:
-            return FeatureSVM(kernels, X, self.signs, C, key).solve(weights, duals, limits)
-        svm = TiledSVM(kernels, X, self.signs, C, self.store, f"class {self.number}", key)
+            return FeatureSVM(kernels, X, self.signs, self.box, key).solve(weights, duals, limits)
+        svm = TiledSVM(kernels, X, self.signs, self.box, self.store, f"class {self.number}", key)
         try:
             return svm.solve(weights, duals, limits)
         finally:

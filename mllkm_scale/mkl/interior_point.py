@@ -1,6 +1,6 @@
 """The fast weight solver: a primal-dual interior point on the restricted MKL problem (F8).
 
-    min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 <= a <= C
+    min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 <= a_i <= C_i
 
 Every step factors  blockdiag_k(Q_k(beta) + diag) + U diag(beta / s) U'  by one Cholesky per class and one Schur
 complement of the size of the active set. The direction is Mehrotra's, whose corrector carries the second-order term
@@ -87,7 +87,7 @@ def _follow(
             direction, step = Newton(problem, point, V, q).centred_direction()
         except LinAlgError:  # rounding has eaten the positive definiteness: the best point seen stands
             break
-        point = inside(point.moved(min(1.0, _TO_THE_BOUNDARY * step), direction), problem.C)
+        point = inside(point.moved(min(1.0, _TO_THE_BOUNDARY * step), direction), problem.upper)
         V, q = problem.moments(point.duals)
         point = lifted(point, q)
     assert best is not None
@@ -132,7 +132,7 @@ class Newton:
 
     def __init__(self, problem: RestrictedProblem, point: Iterate, V: Vectors, q: Array) -> None:
         self.problem, self.point, self.q = problem, point, q
-        self.room = problem.C - point.duals
+        self.room = problem.upper - point.duals
         self.ratio = point.weights / point.slacks
         self.residual_duals = problem.responses(V, point.weights) - 1.0 - point.lower + point.upper
         diagonal = point.lower / point.duals + point.upper / self.room
@@ -141,7 +141,7 @@ class Newton:
         self.inverse_U_ratio = self.system.solve(self.U_ratio)
         self.curvature = self.ratio.sum() - self.U_ratio @ self.inverse_U_ratio
         self.residual_level = 1.0 - point.weights.sum()
-        self.products = point.products(problem.C)
+        self.products = point.products(problem.upper)
         self.barrier = self.products.sum() / len(self.products)
 
     def direction(self, row: Array, targets: Products, *, residuals: bool = True) -> Iterate:
@@ -165,15 +165,15 @@ class Newton:
     def centred_direction(self) -> tuple[Iterate, float]:
         """Mehrotra's direction, then centred as far as that makes the step longer; and the longest step along it."""
         direction, target = self.corrected_direction()
-        step = longest_step(self.point, direction, self.problem.C)
+        step = longest_step(self.point, direction, self.problem.upper)
         nothing = np.zeros_like(self.q)
         for _ in range(_CORRECTORS):
             if step >= _TO_THE_BOUNDARY:
                 break
             aim = self.point.moved(min(1.0, max(_LONGER * step, step + _FURTHER)), direction)
-            outliers = _back_to(target, aim.products(self.problem.C))
+            outliers = _back_to(target, aim.products(self.problem.upper))
             longer = direction.moved(1.0, self.direction(nothing, outliers, residuals=False))
-            reached = longest_step(self.point, longer, self.problem.C)
+            reached = longest_step(self.point, longer, self.problem.upper)
             if reached < step + _GAIN:
                 break
             direction, step = longer, reached
@@ -184,8 +184,8 @@ class Newton:
         p, now = self.point, self.products
         row = 0.5 * self.q + p.slacks - p.level
         predicted = self.direction(row, Products(-now.rows, -now.lower, -now.upper))
-        step = longest_step(p, predicted, self.problem.C)
-        ahead = p.moved(step, predicted).products(self.problem.C).sum() / len(now)
+        step = longest_step(p, predicted, self.problem.upper)
+        ahead = p.moved(step, predicted).products(self.problem.upper).sum() / len(now)
         target = max(1e-6, (ahead / self.barrier) ** _EXPONENT) * self.barrier
         bend = 0.5 * step**2 * self.problem.forms(predicted.duals)
         targets = Products(

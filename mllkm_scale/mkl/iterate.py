@@ -1,6 +1,6 @@
 """Points of the interior point method: where it starts, how far it may go, and the vertex that it is near.
 
-min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 <= a <= C
+min  -1'a + t    s.t.  1/2 q_m(a) + s_m = t  (multiplier beta_m),   s >= 0,   0 <= a_i <= C_i
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mllkm_scale.mkl.restricted import RestrictedProblem
 __all__ = ["Iterate", "Products", "cold_start", "inside", "lifted", "longest_step", "purified", "warm_start"]
 
 
-_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
+_EDGE = 1e-14  # of C_i: the least distance of a dual from 0 and from C_i
 _SPREAD = 0.1  # of the weights, and of the duals, that a warm start gives to all alike
 
 
@@ -40,7 +40,7 @@ class Iterate:
 
     duals: Array  # a
     lower: Array  # multipliers of a >= 0
-    upper: Array  # multipliers of a <= C
+    upper: Array  # multipliers of a_i <= C_i
     weights: Array  # beta, multipliers of the rows
     slacks: Array  # s
     level: float  # t
@@ -55,20 +55,20 @@ class Iterate:
             self.level + step * by.level,
         )
 
-    def products(self, C: float) -> Products:
-        return Products(self.weights * self.slacks, self.lower * self.duals, self.upper * (C - self.duals))
+    def products(self, bound: Array) -> Products:
+        return Products(self.weights * self.slacks, self.lower * self.duals, self.upper * (bound - self.duals))
 
 
 def cold_start(problem: RestrictedProblem) -> Iterate:
-    """All duals equal, all weights equal, and a level well above every row."""
-    n, C = problem.n_duals, problem.C
+    """All duals equal as far as their box lets them, all weights equal, and a level well above every row."""
+    n, C = problem.n_duals, float(problem.upper.max())
     q = problem.moments(np.ones(n))[1]
     largest = float(q.max())
-    duals = np.full(n, n / largest if 0.5 * C * largest > n else 0.5 * C)
+    duals = np.where(0.5 * problem.upper * largest > n, n / max(largest, np.finfo(float).tiny), 0.5 * problem.upper)
     q = problem.moments(duals)[1]
     level = 0.5 * float(q.max()) + 0.5 * C * len(q)
-    ones = np.ones(n)
-    return Iterate(duals, ones, ones, np.full(len(q), 1.0 / len(q)), level - 0.5 * q, level)
+    even = C / problem.upper  # products of multipliers and room alike for all samples
+    return Iterate(duals, even, even, np.full(len(q), 1.0 / len(q)), level - 0.5 * q, level)
 
 
 def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iterate:
@@ -77,18 +77,18 @@ def warm_start(problem: RestrictedProblem, weights: Array, duals: Array) -> Iter
     Each sign of a class gets the same floor in all, so that the floors cancel as the duals do. Kernels that were not
     there before may have a far larger q than those that were; so the duals are shortened to the best multiple of them.
     """
-    C = problem.C
+    bound = problem.upper
     weights = (1.0 - _SPREAD) * weights / weights.sum() + _SPREAD / len(weights)
     floors = _balanced(problem)
     floors *= _SPREAD * duals.sum() / floors.sum()
-    duals = np.minimum(np.maximum(duals, floors), (1.0 - _SPREAD) * C)
+    duals = np.minimum(np.maximum(duals, floors), (1.0 - _SPREAD) * bound)
     if problem.held is None:
         total, largest = float(duals.sum()), float(problem.forms(duals).max())
         if largest > total:  # and it is zero where samples cannot be told apart
             duals *= total / largest
     V, q = problem.moments(duals)
     excess, product = problem.responses(V, weights) - 1.0, float(duals.mean())
-    lower, upper = np.maximum(product / duals, excess), np.maximum(product / (C - duals), -excess)
+    lower, upper = np.maximum(product / duals, excess), np.maximum(product / (bound - duals), -excess)
     level = 0.5 * float(q.max()) + product * len(q)
     return Iterate(duals, lower, upper, weights, level - 0.5 * q, level)
 
@@ -103,9 +103,9 @@ def _balanced(problem: RestrictedProblem) -> Array:
     return duals
 
 
-def inside(point: Iterate, C: float) -> Iterate:
+def inside(point: Iterate, bound: Array) -> Iterate:
     """Off the walls of the box, which rounding may have put a dual onto."""
-    return replace(point, duals=np.clip(point.duals, _EDGE * C, (1.0 - _EDGE) * C))
+    return replace(point, duals=np.clip(point.duals, _EDGE * bound, (1.0 - _EDGE) * bound))
 
 
 def lifted(point: Iterate, q: Array) -> Iterate:
@@ -115,11 +115,11 @@ def lifted(point: Iterate, q: Array) -> Iterate:
     return replace(point, slacks=slacks, level=level)
 
 
-def longest_step(point: Iterate, direction: Iterate, C: float) -> float:
+def longest_step(point: Iterate, direction: Iterate, bound: Array) -> float:
     """The longest step, at most 1, that keeps every positive quantity positive."""
     positive = (
         (point.duals, direction.duals),
-        (C - point.duals, -direction.duals),
+        (bound - point.duals, -direction.duals),
         (point.slacks, direction.slacks),
         (point.lower, direction.lower),
         (point.upper, direction.upper),

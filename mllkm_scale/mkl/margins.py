@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +20,18 @@ from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import Rows
 from mllkm_scale.kernels.predictors import Predictors
 from mllkm_scale.mkl.certificate import primal_value
+from mllkm_scale.solver.box import Box
 
-__all__ = ["Coefficients", "DecisionWork", "PrimalPass", "decide_all", "primal_pass"]
+__all__ = [
+    "Coefficients",
+    "DecisionWork",
+    "NearMargin",
+    "PrimalPass",
+    "decide_all",
+    "decisions",
+    "near_margin",
+    "primal_pass",
+]
 
 _making = threading.Lock()
 
@@ -81,15 +92,69 @@ def decide_all(
     family: Family, data: RowSource, kernels: LocallyLinearKernels, coef: Array, local_coef: Array, executor: Executor
 ) -> Array:
     """f (n, K) of all samples."""
+    return np.concatenate(list(decisions(family, data, kernels, coef, local_coef, executor)))
+
+
+def decisions(
+    family: Family, data: RowSource, kernels: LocallyLinearKernels, coef: Array, local_coef: Array, executor: Executor
+) -> Iterator[Array]:
+    """f of all samples, some chunks at a time, in their order."""
     K, s = local_coef.shape
     width = kernels.n_features if family.componentwise else 1
     flops = float(data.chunk_rows * s * (20 * width + (1 + K) * kernels.n_features))
     shared = executor.share("predictors", Coefficients(kernels.anchors, kernels.gammas, coef, local_coef))
     try:
         work = DecisionWork(family, data, shared, flops)
-        return np.concatenate(list(executor.start(work, -(-data.n_rows // data.chunk_rows))))
+        yield from executor.start(work, -(-data.n_rows // data.chunk_rows))
     finally:
         shared.drop()
+
+
+@dataclass(frozen=True)
+class NearMargin:
+    """Of the margins y f(x) (n, K) of a machine: sums over all of them, and the rows with one below a limit."""
+
+    hinge: float  # sum of weight_i max(0, 1 - y f)
+    within: float  # sum of weight_i y f, of those that are below 1
+    limit: float
+    rows: Array  # numbers of rows with a margin below the limit, in ascending order
+    margins: Array  # of these rows (len(rows), K)
+
+
+def near_margin(
+    decided: Iterable[Array], signs: Array, weights: Array, chunk_rows: int, limits: Sequence[float], most_rows: int
+) -> NearMargin:
+    """Look at margins as they come, of samples with these weights (n,), and keep the rows near the margin alone.
+
+    The largest of the limits is taken that at most `most_rows` rows are below; of the smallest one, the first rows are
+    kept if there are more. Sums are of chunks, in their order, so that they do not depend on who has decided.
+    """
+    limits = sorted(limits, reverse=True)
+    rows: list[Array] = []
+    kept: list[Array] = []
+    hinge, within, start, count = 0.0, 0.0, 0, 0
+    for F in decided:
+        for first in range(0, len(F), chunk_rows):
+            part = F[first : first + chunk_rows]
+            own = slice(start, start + len(part))
+            margins = signs[own] * part
+            hinge += float((weights[own, None] * np.maximum(0.0, 1.0 - margins)).sum())
+            within += float((weights[own, None] * margins)[margins < 1.0].sum())
+            near = np.flatnonzero((margins < limits[0]).any(axis=1))
+            rows.append(start + near)
+            kept.append(margins[near])
+            count += len(near)
+            while count > most_rows and len(limits) > 1:
+                del limits[0]
+                below = [(of_part < limits[0]).any(axis=1) for of_part in kept]
+                rows = [numbers[mask] for numbers, mask in zip(rows, below, strict=True)]
+                kept = [of_part[mask] for of_part, mask in zip(kept, below, strict=True)]
+                count = sum(map(len, rows))
+            if count > most_rows:
+                room = len(rows[-1]) - (count - most_rows)
+                rows[-1], kept[-1], count = rows[-1][:room], kept[-1][:room], most_rows
+            start += len(part)
+    return NearMargin(hinge, within, limits[0], np.concatenate(rows), np.concatenate(kept))
 
 
 @dataclass(frozen=True)
@@ -111,7 +176,7 @@ def primal_pass(
     signs: Array,
     machine: tuple[Array, Array],
     support: tuple[Rows, Array],
-    C: float,
+    box: Box,
     executor: Executor,
     threads: Threads,
 ) -> PrimalPass:
@@ -122,6 +187,6 @@ def primal_pass(
     weighted = weights > 0
     used, their_weights = active.take(weighted), weights[weighted]
     margins = signs * decide_all(grid.family, data, used, *used.coefficients(*support, their_weights), executor)
-    primal = primal_value(weights, forms, C * float(np.maximum(0.0, 1.0 - margins).sum()))
+    primal = primal_value(weights, forms, box.loss(margins))
     threshold = float(forms[weighted].max(initial=0.0))
     return PrimalPass(*support, margins, primal, forms, threshold, time.perf_counter() - started)

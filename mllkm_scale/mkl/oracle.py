@@ -11,6 +11,7 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.mkl.certificate import Objective, dual_value, primal_value
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.svm import SVM, EpochLimits
 
 __all__ = ["Evaluation", "Oracle"]
@@ -28,7 +29,7 @@ class Evaluation:
     duals: list[Array]
     margins: list[Array]
     epochs: int
-    C: float
+    boxes: list[Box]
     price: Callable[[], Array] = field(repr=False)
 
     @property
@@ -49,8 +50,8 @@ class Evaluation:
     @cached_property
     def objective(self) -> Objective:
         """P and D of the restricted problem."""
-        hinge = sum(float(np.maximum(0.0, 1.0 - margins).sum()) for margins in self.margins)
-        primal = primal_value(self.weights, self.forms, self.C * hinge)
+        hinge = sum(box.hinge(margins) for box, margins in zip(self.boxes, self.margins, strict=True))
+        primal = primal_value(self.weights, self.forms, self.boxes[0].C * hinge)
         return Objective(primal, dual_value(self.total, float(self.forms.max())))
 
 
@@ -64,12 +65,12 @@ class Oracle:
         self,
         svms: Sequence[SVM],
         forms: Callable[[int, Array], Array],
-        C: float,
         max_epochs: int = 1000,
         threads: Threads | None = None,
     ) -> None:
-        self._svms, self._forms, self.C, self._max_epochs = list(svms), forms, float(C), max_epochs
+        self._svms, self._forms, self._max_epochs = list(svms), forms, max_epochs
         self._threads = threads or Threads()
+        self.boxes = [svm.box for svm in svms]
         self.duals = [np.zeros(len(svm.signs)) for svm in svms]
         self.evaluations = 0
 
@@ -92,4 +93,4 @@ class Oracle:
             return np.sum(self._threads.run(lambda k: self._forms(k, duals[k]), classes), axis=0)
 
         margins, epochs = [s.margins for s in solutions], sum(s.epochs for s in solutions)
-        return Evaluation(weights, duals, margins, epochs, self.C, price)
+        return Evaluation(weights, duals, margins, epochs, self.boxes, price)

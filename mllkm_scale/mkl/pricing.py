@@ -20,16 +20,16 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.picked_rows import Rows, pick
 from mllkm_scale.mkl.certificate import Objective, Proof, proof_of
-from mllkm_scale.mkl.margins import PrimalPass
+from mllkm_scale.mkl.margins import NearMargin, PrimalPass
 from mllkm_scale.mkl.state import Settings, State
 from mllkm_scale.scan.scanner import ALL, Scan, Scanner, ScanResult, Share
 from mllkm_scale.scan.work import scan_flops
 
-__all__ = ["DualPass", "Pricing", "RoundScans"]
+__all__ = ["RAMPS", "DualPass", "Pricing", "RoundScans"]
 
 
 _BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
-_RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C to 0
+RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C_i to 0
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,13 @@ class Pricing:
 
     def support_of(self, duals: Array) -> tuple[Rows, Array]:
         """Rows of the samples with a nonzero dual in some class, and their signed duals."""
-        rows = np.flatnonzero(duals.any(axis=1))
-        return pick(self.data, rows, self.scanner.support_bytes), duals[rows] * self.signs[rows]
+        return self._support_among(np.arange(len(duals)), duals)
+
+    def _support_among(self, rows: Array, duals: Array) -> tuple[Rows, Array]:
+        """The support, of duals of these rows alone."""
+        used = duals.any(axis=1)
+        rows = rows[used]
+        return pick(self.data, rows, self.scanner.support_bytes), duals[used] * self.signs[rows]
 
     def begin_scan(self, duals: Array, share: Share = ALL) -> Scan:
         """A scan of all kernels, or of a share, for these duals."""
@@ -110,24 +115,26 @@ class Pricing:
         scanned = self.begin_scan(state.duals).result().maximum
         return proof_of(state.duals, max(scanned, float(self.active_forms(state).max())))
 
-    def proof_of_margins(self, margins: Array) -> Proof:
-        """The best D of duals that margins (n, K) of some machine give, by a full scan.
+    def proof_of_margins(self, near: NearMargin) -> Proof:
+        """The best D of duals that the margins of some machine give, by a full scan; the duals are of the rows `near`.
 
-        Duals are C within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that with
-        the best D over the listed kernels is scanned.
+        Duals are C_i within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that
+        with the best D over the listed kernels is scanned. Rows that are not near have the dual zero.
         """
-        best = Proof(-np.inf, np.zeros_like(margins))
-        for width in _RAMPS:
-            duals = self.settings.C * np.clip((1.0 + width - margins) / (2.0 * width), 0.0, 1.0)
-            if not duals.any():
+        nothing = np.zeros_like(near.margins)
+        best, upper = Proof(-np.inf, nothing), self.settings.box(len(self.signs)).upper[near.rows, None]
+        for width in RAMPS:
+            duals = upper * np.clip((1.0 + width - near.margins) / (2.0 * width), 0.0, 1.0)
+            if not duals.any() or 1.0 + width > near.limit:
                 continue
-            support = self.support_of(duals)
+            support = self._support_among(near.rows, duals)
             listed = self.grid.listed
             largest = 0.0 if listed is None else float(listed.quadratic_forms(*support, self.scanner.threads).max())
             best = max(best, proof_of(duals, largest), key=lambda proof: proof.dual)
         if not best.duals.any():
-            return Proof(0.0, best.duals)
-        return proof_of(best.duals, self.begin_scan(best.duals).result().maximum)
+            return Proof(0.0, nothing)
+        scan = self.scanner.start(lambda: self._support_among(near.rows, best.duals), self.n_candidates)
+        return proof_of(best.duals, scan.result().maximum)
 
 
 class RoundScans:

@@ -1,6 +1,6 @@
 """The restricted MKL problem: working samples of every class against the active kernels, shared weights.
 
-    min over beta in the simplex, max over 0 <= alpha_k <= C:
+    min over beta in the simplex, max over 0 <= alpha_ik <= C_i:
         sum_k 1'alpha_k - 1/2 sum_m beta_m q_m,      q_m = sum_k q_m(alpha_k)
 
 The duals of all classes are one long vector; `slices` says where each class lies.
@@ -20,19 +20,28 @@ from mllkm_scale.base.threads import Threads
 from mllkm_scale.gram.blocks import Block
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.mkl.certificate import Objective, dual_value, primal_value
+from mllkm_scale.solver.box import Box
 
 __all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors", "WorkingSets"]
 
 
 @dataclass(frozen=True)
 class WorkingSets:
-    """Active kernels with weights, and rows of each class with duals from 0 to C: those of the problem before."""
+    """Active kernels with weights, and rows of each class with duals in their box: those of the problem before.
+
+    The box is that of all samples.
+    """
 
     kernels: LocallyLinearKernels
     weights: Array
     rows: list[Array]
     duals: list[Array]
-    C: float
+    box: Box
+
+    @property
+    def boxes(self) -> list[Box]:
+        """Those of the rows of each class."""
+        return [self.box.take(r) for r in self.rows]
 
     def only(self, free: Sequence[Array], weights: Array, duals: Sequence[Array]) -> WorkingSets:
         """The rows of these masks, to start from these weights and duals of all rows."""
@@ -77,7 +86,7 @@ class HeldSamples:
 
 
 class RestrictedProblem:
-    """Blocks of the classes, the box [0, C], and the threads that work on them.
+    """Blocks of the classes, the box of all duals, and the threads that work on them.
 
     What is solved in less memory, and more time, is `lean`. The moments of the blocks include the samples that are
     `held`. Linear systems are factored on the side of the samples, in single precision while it is `single`; or
@@ -87,17 +96,19 @@ class RestrictedProblem:
     def __init__(
         self,
         blocks: Sequence[Block],
-        C: float,
+        C: float | Box,
         threads: Threads | None = None,
         *,
         lean: bool = False,
         by_columns: bool = False,
         held: HeldSamples | None = None,
     ) -> None:
-        self.blocks, self.C, self.threads = list(blocks), float(C), threads or Threads()
+        self.blocks, self.threads = list(blocks), threads or Threads()
         edges = np.cumsum([0, *(len(block.signs) for block in blocks)])
         self.slices = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self.n_duals, self.n_kernels = int(edges[-1]), self.blocks[0].n_kernels
+        self.box = Box.of(C, self.n_duals)
+        self.upper = self.box.upper
         self.lean, self.by_columns, self.held = lean, by_columns, held
         self.held_forms = np.zeros(self.n_kernels) if held is None else self.inner(held.vectors, held.vectors)
         self.single = True
@@ -163,11 +174,11 @@ class RestrictedProblem:
         """F5 on the restricted problem, with w_m = beta_m v_m(alpha).
 
         With samples held, the value at fixed weights is concave in the other duals: its tangent over the box bounds it
-        by C hinge + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of the samples held.
+        by sum C_i hinge_i + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of those.
         """
-        hinge = self.C * np.maximum(0.0, 1.0 - self.responses(V, weights)).sum()
+        hinge = self.box.loss(self.responses(V, weights))
         total, largest = float(duals.sum()), float(q.max())
         if self.held is None:
-            return Objective(primal_value(weights, q, float(hinge)), dual_value(total, largest))
+            return Objective(primal_value(weights, q, hinge), dual_value(total, largest))
         primal = hinge + 0.5 * weights @ (self.forms(duals) - self.held_forms) + self.held.total
         return Objective(float(primal), dual_value(total + self.held.total, largest))

@@ -10,7 +10,7 @@ A round is
 
 which proves a relative duality gap for the problem with ALL samples and ALL kernels:
 
-    D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + C sum hinge
+    D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + sum C_i hinge_i
 
 Samples join at random, and a working set becomes at most four times as large in a round, so that early rounds find
 kernels where that is cheap. A round is a function of the state before it and of nothing else: a training resumed from a
@@ -76,6 +76,7 @@ class SequentialMKL:
     ) -> None:
         self.data, self.signs, self.grid = data, signs, grid
         self.executor, self.inner, self.settings, self.threads = executor, inner, settings, scanner.threads
+        self.box = settings.box(len(signs))
         self.pricing = Pricing(data, signs, grid, scanner, lambda state: inner.flops(self.sets(state)), settings)
         self.renewal = Renewal(grid, signs.shape[1], settings, scanner.threads)
 
@@ -130,14 +131,12 @@ class SequentialMKL:
         """Working samples x active kernels, with the weights and duals to start from."""
         rows = [np.flatnonzero(column) for column in state.working.T]
         duals = [state.duals[r, k] for k, r in enumerate(rows)]
-        return WorkingSets(self.grid.take(state.active), state.weights, rows, duals, self.settings.C)
+        return WorkingSets(self.grid.take(state.active), state.weights, rows, duals, self.box)
 
     def primal_pass(self, state: State) -> PrimalPass:
         """The pass over all samples for the machine of a state."""
         machine, support = (state.active, state.weights), self.pricing.support_of(state.duals)
-        return primal_pass(
-            self.grid, self.data, self.signs, machine, support, self.settings.C, self.executor, self.threads
-        )
+        return primal_pass(self.grid, self.data, self.signs, machine, support, self.box, self.executor, self.threads)
 
     def certify(self, best: State, solved: Solved, primal: PrimalPass, dual: DualPass) -> Certificate:
         """The best P and D of F5 so far: over all samples, and over all kernels."""

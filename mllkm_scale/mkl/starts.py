@@ -19,15 +19,16 @@ _AT_BOUND = 0.999  # of the box: interior points end slightly inside of it
 
 
 def cold_start(signs: Array, settings: Settings) -> State:
-    """Some samples at random, half of them of each sign of a class, with equal duals; no kernel yet."""
+    """Some samples at random, half of them of each sign of a class, with duals by their weights; no kernel yet."""
     n, K = signs.shape
-    working, duals = np.zeros((n, K), dtype=bool), np.zeros((n, K))
+    working, duals, box = np.zeros((n, K), dtype=bool), np.zeros((n, K)), settings.box(n)
     for k in range(K):
         rng = np.random.default_rng([settings.seed, 0, k])
         for sign in (1.0, -1.0):
             rows = rng.permutation(np.flatnonzero(signs[:, k] == sign))[: max(1, settings.first_samples // 2)]
             working[rows, k] = True
-            duals[rows, k] = settings.C / max(1, len(rows))
+            own = box.take(rows)
+            duals[rows, k] = own.upper / max(1.0, own.weights.sum())  # both signs have the same sum
     nothing = np.empty(0, np.int64)
     return State(
         round=0,
@@ -60,7 +61,7 @@ def start_from_machine(active: Array, weights: Array, margins: Array, signs: Arr
         working[np.argsort(column, kind="stable")[: settings.first_samples], k] = True
         rows = np.random.default_rng([settings.seed, 4, k]).permutation(np.flatnonzero(working[:, k]))
         working[rows[most:], k] = False
-    duals = np.where(working & (margins < 1.0), settings.C, 0.0)
+    duals = np.where(working & (margins < 1.0), settings.box(len(margins)).upper[:, None], 0.0)
     weights = weights / weights.sum()
     return replace(cold, active=active, weights=weights, working=working, duals=duals, priced=True)  # solve, then scan
 
@@ -70,8 +71,9 @@ def start_from_other_C(state: State, C_before: float, settings: Settings) -> Sta
 
     Kernels, working samples and the candidates of the last scan stay; what was proved does not.
     """
-    C = settings.C
-    duals = np.where(state.duals > _AT_BOUND * C_before, C, np.minimum(state.duals, C))
+    box = settings.box(len(state.duals))
+    upper, before = box.upper[:, None], replace(box, C=C_before).upper[:, None]
+    duals = np.where(state.duals > _AT_BOUND * before, upper, np.minimum(state.duals, upper))
     return replace(
         state,
         round=0,

@@ -8,6 +8,7 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.mkl.certificate import Objective, Proof
+from mllkm_scale.solver.box import Box
 
 __all__ = ["Machine", "Settings", "State"]
 
@@ -21,6 +22,7 @@ class Settings:
     """How the outer loop goes."""
 
     C: float = 1.0
+    weights: Array | None = None  # (n,) of the samples in the loss; None: one each
     tol: float = 0.01
     seed: int = 0
     insertions: int = 100  # kernels inserted in a round, at most, for one class
@@ -31,6 +33,10 @@ class Settings:
     overlap: str = "auto"  # scans run beside the next solving: "always", "never", or where they are the larger part
     pricing: str = "auto"  # scans are of all kernels: "full", or of a share where they would be the larger part
     max_kernels: int | None = None  # with a weight, after every round
+
+    def box(self, n: int) -> Box:
+        """The box of the duals of n samples."""
+        return Box.of(self.C, n) if self.weights is None else Box(self.C, self.weights)
 
     def n_insertions(self, n_classes: int) -> int:
         """Kernels inserted in a round: each class needs some of its own."""
@@ -62,13 +68,13 @@ class State:
     active: Array  # ids of the active kernels (s,)
     weights: Array  # (s,)
     working: Array  # (n, K) bool: the working samples of each class
-    duals: Array  # (n, K), from 0 to C, of the machine
+    duals: Array  # (n, K), from 0 to C_i, of the machine
     inner_tol: float  # relative gap to which the next round solves the restricted problem
     pool: Array  # ids of the candidates that the last scan has found
     priced: bool  # whether that scan was one for these duals
     scanned: bool  # and one of all kernels
     left: Array  # ids of the kernels that have left: those that come back stay
-    proof: Array  # (n, K), from 0 to C, whose value is the bound
+    proof: Array  # (n, K), from 0 to C_i, whose value is the bound
     best_active: Array  # ids of the kernels of the machine with the least P so far
     best_weights: Array
     best_duals: Array  # (n, K)

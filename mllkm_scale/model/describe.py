@@ -207,6 +207,8 @@ def _preprocessing(model: Model) -> str:
     text = "no scaling" if scaling == "none" else f"{scaling} scaling"
     if encoding is not None:
         text = f"{encoding.n_columns} columns of a table as {encoding.n_features} features, {text}"
+    if model.reduction is not None:
+        text = f"{model.reduction.describe()}, {text}"
     columns = model.preprocessor.scaling.columns
     if columns is not None:
         quantile = model.preprocessor.n_lookups

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.calibration import Calibration
+from mllkm_scale.model.curves import Curve, CurveCounts
 from mllkm_scale.model.inference.blocks import Rows
 from mllkm_scale.model.inference.decision import decide
-from mllkm_scale.model.inference.labels import label_codes
 from mllkm_scale.model.model import Model
 
 __all__ = ["Evaluation", "evaluate"]
@@ -35,6 +35,16 @@ class Evaluation:
         Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
         sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
         over ten bins of it, weighed by their rows.
+    bins : array (3, 10) or None
+        Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
+    curves : tuple of Curve
+        ROC and precision-recall curves with their areas: one for two classes, and otherwise one a class.
+    telling : tuple of int
+        Rows that are worth an explanation: the surest of those predicted rightly, the least sure of all, and the
+        surest of those predicted wrongly, as far as there are such.
+    calibration_by_chance : float or None
+        What the calibration error would be, about, if each class were true with exactly the probability that it is
+        given: bins of few rows are off by chance.
 
     Examples
     --------
@@ -48,6 +58,10 @@ class Evaluation:
     log_loss: float | None = None
     brier: float | None = None
     calibration_error: float | None = None
+    bins: NDArray[np.float64] | None = None
+    curves: tuple[Curve, ...] = ()
+    telling: tuple[int, ...] = ()
+    calibration_by_chance: float | None = None
 
     @property
     def n(self) -> int:
@@ -83,8 +97,13 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
         arrays = ("classes", "confusion", "precision", "recall", "f1")
-        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error")
-        return {name: getattr(self, name) for name in numbers} | {name: getattr(self, name).tolist() for name in arrays}
+        numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error", "calibration_by_chance")
+        return {
+            **{name: getattr(self, name) for name in numbers},
+            **{name: getattr(self, name).tolist() for name in arrays},
+            "bins": None if self.bins is None else self.bins.tolist(),
+            "curves": [vars(curve) for curve in self.curves],
+        }
 
 
 def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_jobs: int | None = None) -> Evaluation:
@@ -121,17 +140,47 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     c = len(model.classes)
     counts = np.zeros(c * c, dtype=np.int64)
     sums = None if model.calibration is None else _Sums(model.calibration)
+    ranks, telling = CurveCounts(model.classes.tolist()), _Telling()
     for start, chunk in dataset.chunks():
-        rows = Rows(chunk, start, dataset.name)
-        if sums is None:
-            predicted = label_codes(model, rows, n_jobs)
+        scores = decide(model, Rows(chunk, start, dataset.name), n_jobs)
+        predicted, codes = model.codes(scores), truth[start : start + len(scores)].astype(np.int64)
+        counts += np.bincount(codes * c + predicted, minlength=c * c)
+        ranks.add(scores.reshape(len(scores), -1), codes)
+        telling.add(scores, predicted == codes, start)
+        if sums is not None:
+            sums.add(scores, codes)
+    measured = {} if sums is None else sums.measured()
+    return Evaluation(
+        model.classes, counts.reshape(c, c), **measured, curves=ranks.curves(), telling=tuple(telling.rows())
+    )
+
+
+class _Telling:
+    """The surest right, the least sure, and the surest wrong row so far, with how sure they are."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, int]] = {}
+
+    def add(self, scores: NDArray[Any], right: NDArray[np.bool_], start: int) -> None:
+        """Rows with these scores, the first of which has this number."""
+        if scores.ndim == 1:
+            sure = np.abs(scores)
         else:
-            scores = decide(model, rows, n_jobs)
-            predicted = model.codes(scores)
-            sums.add(scores, truth[start : start + len(predicted)].astype(np.intp))
-        counts += np.bincount(truth[start : start + len(predicted)].astype(np.int64) * c + predicted, minlength=c * c)
-    confusion = counts.reshape(c, c)
-    return Evaluation(model.classes, confusion) if sums is None else Evaluation(model.classes, confusion, *sums.means())
+            second, first = np.partition(scores, -2, axis=1)[:, -2:].T
+            sure = first - second
+        for what, value in (
+            ("right", np.where(right, sure, -1.0)),
+            ("unsure", -sure),
+            ("wrong", np.where(right, -1.0, sure)),
+        ):
+            at = int(np.argmax(value))
+            found = float(value[at]), start + at
+            if (what == "unsure" or found[0] >= 0) and (what not in self._found or found[0] > self._found[what][0]):
+                self._found[what] = found
+
+    def rows(self) -> list[int]:
+        """Their numbers, each once."""
+        return list(dict.fromkeys(self._found[what][1] for what in ("right", "unsure", "wrong") if what in self._found))
 
 
 class _Sums:
@@ -140,9 +189,10 @@ class _Sums:
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._log_loss = self._brier = 0.0
-        self._bins = np.zeros((3, BINS))  # rows, their largest probabilities, and how many of their classes are true
+        # Of each bin: rows, their largest probabilities, how many of their classes are true, and the variance of that.
+        self._bins = np.zeros((4, BINS))
 
-    def add(self, scores: NDArray[Any], truth: NDArray[np.intp]) -> None:
+    def add(self, scores: NDArray[Any], truth: NDArray[np.int64]) -> None:
         """Rows with these scores and true classes."""
         log_p, at = self._calibration.log_probabilities(scores), np.arange(len(truth))
         p = np.exp(log_p)
@@ -150,14 +200,24 @@ class _Sums:
         self._brier += float(np.square(p).sum() - 2.0 * p[at, truth].sum() + len(truth))
         likely, largest = p.argmax(axis=1), p.max(axis=1)
         bins = np.minimum((largest * BINS).astype(np.intp), BINS - 1)
-        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth)):
+        for row, values in enumerate((np.ones(len(truth)), largest, likely == truth, largest * (1.0 - largest))):
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
-    def means(self) -> tuple[float, float, float]:
-        """Log loss, Brier score, and calibration error."""
-        rows, largest, true = self._bins
+    def measured(self) -> dict[str, Any]:
+        """Log loss, Brier score, calibration error, what that is by chance, and its bins.
+
+        By chance, the sum over a bin is off by a normal number, about: its mean size is sqrt(2 / pi) deviations.
+        """
+        rows, largest, true, variance = self._bins
         n = float(rows.sum())
-        return self._log_loss / n, self._brier / n, float(np.abs(largest - true).sum()) / n
+        error, chance = np.abs(largest - true).sum(), np.sqrt(2.0 / np.pi * variance).sum()
+        return {
+            "log_loss": self._log_loss / n,
+            "brier": self._brier / n,
+            "calibration_error": float(error) / n,
+            "calibration_by_chance": float(chance) / n,
+            "bins": self._bins[:3],
+        }
 
 
 def _codes(classes: NDArray[Any], labels: NDArray[Any], name: str, first_row: int) -> NDArray[np.intp]:

@@ -10,20 +10,23 @@ from numpy.typing import NDArray
 from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
 from mllkm_scale.base.schemas import ModelHeader, conform
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.sparse.reduction import REDUCTION_ARRAYS, Reduction
 from mllkm_scale.data.tables.encoding import ENCODING_ARRAYS, Encoding
 from mllkm_scale.errors import MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["KIND", "VERSION", "load_model", "model_arrays", "model_checksum", "save_model"]
 
 KIND = "mllkm-model"
-VERSION = 3
+VERSION = 4
 """The newest version that is read. Version 2 has columns of features, quantiles or a mapped projection; version 3 has
-names of features, a calibration, or the encoding of a table. A model is written as the oldest version that can hold it.
+names of features, a calibration, the encoding of a table, or a profile of the training rows; version 4 the reduction of
+many columns. A model is written as the oldest version that can hold it.
 """
 
 _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef")
@@ -78,7 +81,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             certificate=ModelRecord(**header["certificate"]),
             feature_names=header.get("feature_names"),
             encoding=Encoding.from_arrays(arrays) if any(name in arrays for name in ENCODING_ARRAYS) else None,
+            reduction=Reduction.from_arrays(arrays) if any(name in arrays for name in REDUCTION_ARRAYS) else None,
             calibration=Calibration.from_dict(header.get("calibration")),
+            profile=Profile.from_arrays(arrays),
             **{name: arrays[name] for name in _ARRAYS},
         )
     except (MLLKMError, KeyError, TypeError, ValueError) as error:
@@ -94,14 +99,19 @@ def model_checksum(model: Model) -> str:
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
-    """Every array of a model by name, those of its preprocessor and encoding too."""
+    """Every array of a model by name, those of its preprocessor, encoding and profile too."""
     own = {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
-    return own if model.encoding is None else own | model.encoding.to_arrays()
+    for part in (model.step, model.profile):
+        own |= {} if part is None else part.to_arrays()
+    return own
 
 
 def _version(model: Model) -> int:
-    if model.feature_names is not None or model.calibration is not None or model.encoding is not None:
+    if model.reduction is not None:
         return VERSION
+    newer = (model.feature_names, model.calibration, model.encoding, model.profile)
+    if any(part is not None for part in newer):
+        return 3
     return 1 if model.preprocessor.is_plain else 2
 
 

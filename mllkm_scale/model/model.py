@@ -9,7 +9,7 @@ of which the largest decides. Component-wise models are evaluated by tables wher
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.collections import is_collection
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.first_step import FirstStep
+from mllkm_scale.data.sparse.reduction import Reduction
 from mllkm_scale.data.tables.columns import CATEGORY
-from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.predictors import GlobalPredictors
 from mllkm_scale.model.inference.blocks import BlockPlan, Rows, plan_blocks
@@ -28,10 +30,12 @@ from mllkm_scale.model.inference.decision import decide, global_predictors
 from mllkm_scale.model.inference.labels import SinglePrecision, label_codes, single_precision
 from mllkm_scale.model.names import match_dataset, unique_names
 from mllkm_scale.model.parts import ModelParts
+from mllkm_scale.model.profile import importances
 from mllkm_scale.model.tables.form import Form, additive_form
 from mllkm_scale.model.tables.shapes import shape_values
 
 if TYPE_CHECKING:
+    from mllkm_scale.model.explanation import Explanation
     from mllkm_scale.model.inference.direct import DirectModel
     from mllkm_scale.model.serving.server import Server
 
@@ -63,6 +67,10 @@ class Model(ModelParts):
         How scores become probabilities.
     encoding : Encoding, optional
         What makes features of the rows of a table; None where rows are numbers.
+    profile : Profile, optional
+        Where the training rows lie, and how much each feature moves the scores there.
+    reduction : Reduction, optional
+        What makes features of rows with many columns, sparse or dense.
 
     Examples
     --------
@@ -136,6 +144,56 @@ class Model(ModelParts):
 
         return Server(self)
 
+    @cached_property
+    def feature_importances(self) -> Array:
+        """How much each feature, or column of a table, moves the scores: (n_features_in,), summing to one.
+
+        The importance of a feature is the mean over training rows of the size of the gradient of the scores along it,
+        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns that are made of one
+        feature move together, and features that are made of one column of a table are added up. Zero throughout if no
+        feature moves the scores. A model without a profile, of a stream or of version 0.1.0, takes its anchors for the
+        rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> found = MLLKMClassifier(n_jobs=1).fit(X, y).model_.feature_importances
+        >>> round(float(found.sum()), 9), bool(found[2:].sum() > found[:2].sum())
+        (1.0, True)
+        """
+        if self.reduction is not None:
+            raise AttributeError("columns that a reduction mixes have no importances of their own: see `explain`")
+        machine = self.machine
+        found = importances(machine, machine.anchors) if machine.profile is None else machine.profile.importances
+        if self.encoding is None:
+            return found
+        columns = np.repeat(np.arange(self.encoding.n_columns), self.encoding.widths)
+        return np.bincount(columns, found, minlength=self.encoding.n_columns)
+
+    def explain(self, x: ArrayLike | Mapping[str, Any]) -> Explanation:
+        """What each kernel and each feature adds to the scores of one row; see `Explanation`.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_features_in,), mapping, pandas Series, or table of one row
+            As `Server.scores` takes it.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from mllkm_scale import MLLKMClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MLLKMClassifier(n_jobs=1).fit(X, y).model_
+        >>> found = model.explain(X[0])
+        >>> bool(np.allclose(found.kernels.sum(axis=1), model.decision_function(X[:1])[0]))
+        True
+        """
+        from mllkm_scale.model.explanation import explain_row
+
+        return explain_row(self, x)
+
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
         """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.
 
@@ -169,15 +227,17 @@ class Model(ModelParts):
 
     @cached_property
     def machine(self) -> Model:
-        """The model behind the encoding, which takes rows of features; itself where rows are numbers."""
-        if self.encoding is None:
+        """The model behind the encoding or reduction, which takes rows of features; itself where there is none."""
+        if self.step is None:
             return self
-        return self._with(encoding=None, feature_names=unique_names(self.encoding.feature_names))
+        return self._with(encoding=None, reduction=None, feature_names=unique_names(self.step.feature_names))
 
-    def encoded_by(self, encoding: Encoding) -> Model:
-        """This machine behind an encoding, by which it takes rows of a table."""
-        names = encoding.columns.names
-        return self._with(encoding=encoding, feature_names=unique_names(names) if all(names) else None)
+    def behind(self, step: FirstStep) -> Model:
+        """This machine behind an encoding, by which it takes rows of a table, or a reduction of many columns."""
+        if isinstance(step, Reduction):
+            return self._with(reduction=step, feature_names=None)
+        names = step.columns.names
+        return self._with(encoding=step, feature_names=unique_names(names) if all(names) else None)
 
     def _with(self, **parts: Any) -> Model:
         return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | parts)
@@ -195,8 +255,8 @@ class Model(ModelParts):
         """
         if not by_position:
             dataset, _ = match_dataset(self.features, dataset)
-        if self.encoding is not None:
-            return self.machine, self.encoding.dataset(dataset)
+        if self.step is not None:
+            return self.machine, self.step.dataset(dataset)
         self.require_features(dataset.n_features, dataset.name)
         if dataset.columns is not None:
             for j, column in enumerate(dataset.columns.columns):
@@ -208,11 +268,12 @@ class Model(ModelParts):
         return self, dataset
 
     def _table(self, X: Any) -> Dataset:
-        """Rows of a table in memory as a data set."""
+        """Rows of a table, or sparse rows, in memory as a data set."""
         from mllkm_scale.data.tables.frames import rows_dataset
 
-        assert self.encoding is not None
-        return rows_dataset(X, self.encoding.columns)
+        if self.encoding is not None:
+            return rows_dataset(X, self.encoding.columns)
+        return Dataset.from_arrays(X)
 
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
@@ -230,7 +291,8 @@ class Model(ModelParts):
         ----------
         X : array-like of shape (n, n_features_in), or data frame
             The columns of a data frame are matched by name, if the model knows names. A model that was trained on a
-            table takes a table of pandas, polars or Arrow, or rows of its values.
+            table takes a table of pandas, polars or Arrow, or rows of its values. Of a collection of dask or xarray the
+            result is one, too, and nothing is computed yet; `n_jobs` does not matter then.
         n_jobs : int, optional
             Threads; -1 for one a core.
 
@@ -240,8 +302,10 @@ class Model(ModelParts):
             If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
             of which row and column are named.
         """
+        if is_collection(X):
+            return self._lazily("decision_function", X)
         rows = self.features.of_table(X)
-        if self.encoding is None:
+        if self.step is None and not hasattr(rows, "toarray"):
             return decide(self, Rows.of(rows), n_jobs)
         return np.concatenate([f for _, f in self.decision_chunks(self._table(rows), n_jobs=n_jobs)])
 
@@ -251,8 +315,10 @@ class Model(ModelParts):
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
         where the bound leaves a doubt.
         """
+        if is_collection(X):
+            return self._lazily("predict", X)
         rows = self.features.of_table(X)
-        if self.encoding is None:
+        if self.step is None and not hasattr(rows, "toarray"):
             labels: Array = self.classes[label_codes(self, Rows.of(rows), n_jobs)]
             return labels
         return np.concatenate([labels for _, labels in self.predict_chunks(self._table(rows), n_jobs=n_jobs)])
@@ -277,13 +343,22 @@ class Model(ModelParts):
         >>> p.shape, p.argmax(axis=1)[[0, 60, 120]].tolist()
         ((150, 3), [0, 1, 2])
         """
+        if is_collection(X):
+            return self._lazily("predict_proba", X)
         calibration = self.require_calibration()
         return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        if is_collection(X):
+            return self._lazily("predict_log_proba", X)
         calibration = self.require_calibration()
         return calibration.log_probabilities(self.decision_function(X, n_jobs=n_jobs))
+
+    def _lazily(self, method: str, X: Any) -> Any:
+        from mllkm_scale.model.inference.lazy import lazily
+
+        return lazily(self, method, X)
 
     def decision_chunks(self, dataset: Dataset, *, n_jobs: int | None = None) -> Iterator[tuple[int, Array]]:
         """First row and decision function of each chunk of a data set; only one chunk is in memory."""

@@ -26,6 +26,7 @@ __all__ = [
     "listed_names",
     "match_dataset",
     "unique_names",
+    "warn_of_ignored",
 ]
 
 LISTED = 10
@@ -102,7 +103,7 @@ class Features:
             return X  # numbers that were given to columns without names
         matched = self.match(names, "X")
         assert matched is not None
-        _warn(matched)
+        warn_of_ignored(matched)
         if matched.in_place:
             return X
         taken = [found[at] for at in matched.positions]
@@ -114,7 +115,7 @@ class Features:
             raise DataError("x has names, but the model knows none: give its numbers in the order of the training")
         matched = self.match(list(x), "x")
         assert matched is not None
-        _warn(matched)
+        warn_of_ignored(matched)
         return [x[name] for name in self.names]
 
 
@@ -168,7 +169,8 @@ def _missing(missing: Sequence[str], wanted: Sequence[str], found: Sequence[str]
     )
 
 
-def _warn(matched: MatchedColumns) -> None:
+def warn_of_ignored(matched: MatchedColumns) -> None:
+    """Warn of columns of X that are left out, if some are."""
     remark = matched.remark("X")
     if remark is not None:
         warnings.warn(remark, UserWarning, stacklevel=5)

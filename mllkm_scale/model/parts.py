@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.sources import plain_text
+from mllkm_scale.data.sparse.reduction import Reduction
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import Family
@@ -18,6 +20,7 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.model.calibration import ISOTONIC, Calibration
 from mllkm_scale.model.describe_text import one_line
 from mllkm_scale.model.names import Features, as_feature_names
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 
 __all__ = ["ModelParts"]
@@ -40,6 +43,8 @@ class ModelParts:
     feature_names: tuple[str, ...] | None = None
     calibration: Calibration | None = None
     encoding: Encoding | None = None
+    profile: Profile | None = None
+    reduction: Reduction | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _class_labels(self.classes))
@@ -65,7 +70,12 @@ class ModelParts:
     @property
     def n_features_in(self) -> int:
         """Features of a row as it is given."""
-        return self.preprocessor.n_features_in if self.encoding is None else self.encoding.n_columns
+        return self.preprocessor.n_features_in if self.step is None else self.step.n_columns
+
+    @property
+    def step(self) -> FirstStep | None:
+        """What makes features of rows as they are given, before they are prepared; None where these are features."""
+        return self.reduction if self.encoding is None else self.encoding
 
     @property
     def features(self) -> Features:
@@ -117,9 +127,13 @@ class ModelParts:
             raise ParameterError("an isotonic calibration is for two classes: calibrate anew")
         if not 0 <= family.local_bias < np.inf:
             raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
-        if self.encoding is not None and self.encoding.n_features != self.preprocessor.n_features_in:
+        if self.profile is not None:
+            self.profile.require_sizes(self.preprocessor.n_features_out, self.preprocessor.n_features_in)
+        if self.encoding is not None and self.reduction is not None:
+            raise ParameterError("a model has an encoding or a reduction: give one of them")
+        if self.step is not None and self.step.n_features != self.preprocessor.n_features_in:
             raise ParameterError(
-                f"the encoding makes {self.encoding.n_features} features, but the preprocessor takes"
+                f"the encoding makes {self.step.n_features} features, but the preprocessor takes"
                 f" {self.preprocessor.n_features_in}: give those of one training"
             )
         s, d = self.gammas.size, self.preprocessor.n_features_out

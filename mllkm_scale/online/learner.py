@@ -23,8 +23,9 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.threads import n_threads, one_blas_thread
 from mllkm_scale.data import Dataset
-from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.labels import as_label_vector, check_labels, encode_labels
+from mllkm_scale.data.tables.columns import Columns
+from mllkm_scale.data.tables.fitting import fit_encoding, require_numbers
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import Features, match_dataset
@@ -35,6 +36,7 @@ from mllkm_scale.online.plan import OnlinePlan, plan_online
 from mllkm_scale.online.prequential import Prequential
 from mllkm_scale.online.probing import Probing
 from mllkm_scale.online.setup import Setup, codes_of, sizes_of_stream
+from mllkm_scale.online.sources.samples import require_known
 from mllkm_scale.params import Params
 
 __all__ = ["OnlineLearner", "Pending"]
@@ -127,6 +129,7 @@ class OnlineLearner:
         self.prequential = Prequential()
         self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
         self.feature_names: tuple[str, ...] | None = None  # of the samples, as the model will know them
+        self.columns: Columns | None = None  # of a table, by whose levels its rows are coded
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -140,7 +143,7 @@ class OnlineLearner:
         Those that come again, and are not `new`, have the `ids` that they had before; they are learned, but do not
         count for the prequential error.
         """
-        require_finite(X, self.n_seen, "the stream", "learn")
+        require_known(X, self.n_seen, "the stream", self.columns)
         labels = as_label_vector(np.asarray(y), "y")
         if self.classes is not None:
             labels = codes_of(labels, self.classes, self.n_seen)
@@ -151,15 +154,29 @@ class OnlineLearner:
             while self.started is not None and len(self.pending) >= BLOCK:
                 self.learn_block(*self.started)
 
+    def take_columns(self, columns: Columns | None, name: str) -> None:
+        """What the samples of a table hold; levels may be added as they come, and nothing else may change."""
+        known = self.columns
+        if self.n_seen and not _extends(columns, known):
+            raise DataError(
+                f"{name} has other columns or levels than what was learned so far: give the same stream, from its"
+                " beginning"
+            )
+        self.columns = columns
+        if columns is not None and columns != known and self.started is not None:
+            setup, machine = self.started
+            assert setup.encoding is not None
+            self.started = setup.of_table(setup.encoding, columns), machine
+
     def start(self) -> None:
         """The warm-up is over."""
         waiting, n = self.pending, self.online.warm_up
         if self.classes is None:
             classes, _ = _found(waiting.y[:n])
             waiting.y, self.classes = codes_of(waiting.y, classes, 0), classes
-        setup = self.setup_from(waiting.X[:n], self.classes)
+        setup, rows = self.setup_from(waiting.X[:n], waiting.y[:n], self.classes)
         machine = self.machine_for(setup, self.beside())
-        machine.start(setup.prepare(waiting.X[:n]), waiting.y[:n], waiting.ids[:n])
+        machine.start(rows, waiting.y[:n], waiting.ids[:n])
         if not machine.inserted:
             raise ParameterError(
                 f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {n} samples"
@@ -188,9 +205,9 @@ class OnlineLearner:
         with one_blas_thread():
             if self.started is None:
                 classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
-                setup = self.setup_from(waiting.X, classes)
+                setup, rows = self.setup_from(waiting.X, codes, classes)
                 machine = self.machine_for(setup, None)
-                machine.start(setup.prepare(waiting.X), codes, waiting.ids)
+                machine.start(rows, codes, waiting.ids)
                 return setup, machine
             setup, machine = self.started[0], self.started[1].copy()
             if len(waiting):
@@ -208,16 +225,27 @@ class OnlineLearner:
         calibration = self.prequential.calibration()
         return model_of(setup, machine.active, self.params, self.n_seen, self.feature_names, calibration)
 
-    def setup_from(self, X: Array, classes: Array) -> Setup:
-        """What is fixed for good, from the data given for it or from these first samples."""
-        like = Dataset.from_arrays(X, name="the first samples") if self.like is None else self.like
+    def setup_from(self, X: Array, codes: Array, classes: Array) -> tuple[Setup, Array]:
+        """What is fixed for good, from the data given for it or from these first samples, and these as prepared rows.
+
+        The encoding of a table is fitted on the first samples, whose labels are known.
+        """
+        first = Dataset.from_arrays(X, classes[codes], name="the first samples").with_columns(self.columns)
+        like = first if self.like is None else self.like
         like, _ = match_dataset(Features(X.shape[1], self.feature_names), like)
         if like.n_features != X.shape[1]:
             raise DataError(
                 f"{like.name} has {like.n_features} features, but the samples that come have {X.shape[1]}: give samples"
                 " like those that will come"
             )
-        return Setup.of(like, classes, self.params)
+        if self.columns is None:
+            require_numbers(like, "prepared from")
+            setup = Setup.of(like, classes, self.params)
+            return setup, setup.prepare(X)
+        encoding, folds = fit_encoding(first, seed=int(self.params.random_state or 0), open_ended=True)
+        encoded = encoding.dataset(like, folds if like is first else None)
+        setup = Setup.of(encoded, classes, self.params).of_table(encoding, self.columns)
+        return setup, setup.prepare(X, folds)
 
     def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
         """Where the memory goes; a BudgetError if there is not enough."""
@@ -272,6 +300,16 @@ class OnlineLearner:
                 machine = self.started[1]
                 machine.probing = replace(machine.probing, beside=None)
                 machine.probe.result()
+
+
+def _extends(columns: Columns | None, known: Columns | None) -> bool:
+    """Whether rows that were coded by the known columns have the same codes by these."""
+    if columns is None or known is None:
+        return columns is known
+    return len(columns) == len(known) and all(
+        new.kind == old.kind and new.levels[: len(old.levels)] == old.levels
+        for new, old in zip(columns.columns, known.columns, strict=True)
+    )
 
 
 def _given(classes: ArrayLike) -> Array:

@@ -44,7 +44,7 @@ def model_of(
         seed=int(params.random_state or 0),
         params={name: getattr(params, name) for name in _SHAPES} | {"C": setup.C, "gammas": _plain(params.gammas)},
     )
-    return Model(
+    model = Model(
         family=setup.family,
         classes=setup.classes,
         anchors=active.kernels.anchors,
@@ -55,9 +55,10 @@ def model_of(
         local_coef=local_coef,
         preprocessor=setup.preprocessor,
         certificate=record,
-        feature_names=feature_names,
+        feature_names=feature_names if setup.encoding is None else None,
         calibration=calibration,
     )
+    return model if setup.encoding is None else model.behind(setup.encoding)
 
 
 def _plain(gammas: Any) -> Any:

@@ -16,6 +16,8 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.schemas import conform_array
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.data.labels import n_outputs
+from mllkm_scale.data.tables.columns import Columns
+from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import MLLKMError
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import check_map
@@ -59,6 +61,9 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
     arrays: dict[str, Array] = {f"pending_{name}": values for name, values in vars(pending).items()}
     if learner.classes is not None:
         arrays["classes"] = learner.classes
+    if learner.columns is not None:
+        names = np.array([column.name for column in learner.columns.columns], dtype=np.str_)
+        arrays |= {"table_names": names} | _prefixed("table_", learner.columns.to_arrays())
     if record.scored:
         scores, codes = zip(*record.scored, strict=True)
         arrays |= {"scored_scores": np.concatenate(scores), "scored_codes": np.concatenate(codes)}
@@ -76,6 +81,8 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
         "queue": machine.queue,
     }
     arrays |= _prefixed("preprocessor_", setup.preprocessor.to_arrays())
+    if setup.encoding is not None:
+        arrays |= _prefixed("encoding_", setup.encoding.to_arrays())
     arrays |= _prefixed("kept_", machine.kept.to_arrays())
     for prefix, some in (("active_", kernels), ("found_", found)):
         arrays |= {f"{prefix}{name}": getattr(some, name) for name in ("anchors", "gammas", "scales")}
@@ -95,7 +102,8 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
         if classes.ndim != 1 or len(classes) < 2 or not (classes[:-1] < classes[1:]).all():
             raise ValueError("the array classes is not in ascending order, each once")
         learner.classes = classes
-    learner.pending = _pending(arrays, "classes" in arrays)
+    learner.columns = _columns(_under("table_", arrays))
+    learner.pending = _pending(arrays, "classes" in arrays, learner.columns)
     if "classes" not in arrays and learner.classes is not None:  # they were not given when these samples came
         learner.pending.y = codes_of(learner.pending.y, learner.classes, 0)
     if not header["started"]:
@@ -103,7 +111,9 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
     if learner.classes is None:
         raise ValueError("the array classes is missing")
     setup = _setup(learner.classes, header, arrays)
-    if len(learner.pending) and learner.pending.X.shape[1] != setup.preprocessor.n_features_in:
+    if learner.columns is not None:
+        setup = setup.of_table(_encoding(arrays, setup.preprocessor.n_features_in), learner.columns)
+    if len(learner.pending) and learner.pending.X.shape[1] != setup.n_features_in:
         raise ValueError("the array pending_X has another number of features than the preparation")
     learner.started = setup, _machine(learner, setup, header, arrays)
 
@@ -120,10 +130,38 @@ def _scored(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[tupl
     return list(zip(np.split(scores, cuts), np.split(codes, cuts), strict=True))
 
 
-def _pending(arrays: Mapping[str, Array], coded: bool) -> Pending:
-    """The samples that wait; `coded` labels are numbers of classes."""
-    kind = arrays.get("pending_X", _NOTHING).dtype.kind
-    X = conform_array(arrays, "pending_X", "f" if kind == "f" else "i", (None, None))
+def _columns(arrays: Mapping[str, Array]) -> Columns | None:
+    """What the samples of a table hold."""
+    names = arrays.get("names")
+    if names is None:
+        return None
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise ValueError("the array table_names holds no names")
+    try:
+        return Columns.from_arrays(arrays, names.tolist(), "the stream")
+    except (MLLKMError, KeyError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _encoding(arrays: Mapping[str, Array], n_features: int) -> Encoding:
+    try:
+        encoding = Encoding.from_arrays(_under("encoding_", arrays))
+    except MLLKMError as error:
+        raise ValueError(str(error)) from None
+    if encoding.n_features != n_features:
+        raise ValueError("the encoding makes another number of features than the preparation takes")
+    return encoding
+
+
+def _pending(arrays: Mapping[str, Array], coded: bool, columns: Columns | None) -> Pending:
+    """The samples that wait; `coded` labels are numbers of classes, and NaN is a missing value of a table."""
+    stored = arrays.get("pending_X", _NOTHING)
+    if columns is not None and stored.ndim == 2 and len(stored):
+        arrays = {**arrays, "pending_X": np.nan_to_num(stored)}
+        if stored.shape[1] != len(columns):
+            raise ValueError("the array pending_X has another number of columns than the table")
+    X = conform_array(arrays, "pending_X", "f" if stored.dtype.kind == "f" else "i", (None, None))
+    X = X if columns is None else stored
     n = len(X)
     y = arrays.get("pending_y", _NOTHING)
     if y.shape != (n,) or y.dtype.kind not in "biufU":

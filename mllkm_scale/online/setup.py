@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
+from mllkm_scale.data.tables.columns import Columns
+from mllkm_scale.data.tables.encoding import Encoding, FoldTables, Translation
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.automatic import local_bias_of, weight_of_loss
@@ -34,10 +36,12 @@ class Setup:
     family: Family
     gammas: Array
     C: float
+    encoding: Encoding | None = None
+    translation: Translation | None = None
 
     @classmethod
     def of(cls, like: Dataset, classes: Array, params: Params) -> Setup:
-        """Taken from these samples, which are like those that will come."""
+        """Taken from these samples, which are like those that will come; those of a table are encoded."""
         preprocessor = Preprocessor.fit(like, _scaling(params), params.n_components, params.whiten)
         seed = int(params.random_state or 0)
         rows = like.rows(random_rows(like.n_rows, _SAMPLE_ROWS, np.random.default_rng([seed, 1])))
@@ -46,8 +50,20 @@ class Setup:
         gammas = resolve_gammas(params.gammas, family, rows)
         return cls(classes, preprocessor, family, gammas, weight_of_loss(params.C, rows.shape[1]))
 
-    def prepare(self, X: Array) -> Array:
-        """Rows as the kernels see them."""
+    @property
+    def n_features_in(self) -> int:
+        """Features of a row, or columns of the table, as they come."""
+        return self.preprocessor.n_features_in if self.encoding is None else self.encoding.n_columns
+
+    def of_table(self, encoding: Encoding, columns: Columns) -> Setup:
+        """The setup of a table, whose rows come with codes of these columns."""
+        translation = encoding.translation(columns, len(columns), "the stream")
+        return replace(self, encoding=encoding, translation=translation)
+
+    def prepare(self, X: Array, folds: FoldTables | None = None) -> Array:
+        """Rows as the kernels see them; `folds` are for those that the encoding was fitted on."""
+        if self.encoding is not None and self.translation is not None:
+            X = self.encoding.apply(self.translation.apply(X, 0, "the stream"), folds)
         return self.preprocessor.transform(X, np.float64)
 
 

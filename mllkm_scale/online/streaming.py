@@ -86,6 +86,7 @@ class Streaming:
 
     def name_features(self) -> None:
         """The names of the samples are those of the model; a stream that goes on must have them in the same order."""
+        self.learner.take_columns(getattr(self.samples, "columns", None), self.samples.name)
         learner, names = self.learner, unique_names(getattr(self.samples, "feature_names", None))
         if names is None or names == learner.feature_names:
             return
@@ -246,7 +247,7 @@ class Streaming:
                     "image_shape": self.finalizer.image_shape,
                 },
                 "parameters": dict(model.certificate.params) | vars(learner.online),
-                "plan": self.plan(model.n_features_in, len(model.classes)),
+                "plan": self.plan(setup.preprocessor.n_features_in, len(model.classes)),
                 "result": vars(ended),
             }
             self.folder.write_json("run.json", record)

@@ -68,9 +68,7 @@ class DevicePath(PathTraining):
                 run, _ = self.folder.open_run(name, fingerprint)
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(
-                params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.encoding
-            )
+            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.step)
             training.executor, training.calibrates = self.executor, self.calibrates
             result = training.run(dataset, resume=False)
             if run is not None:

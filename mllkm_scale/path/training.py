@@ -22,10 +22,9 @@ from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
+from mllkm_scale.data.first_step import FirstStep, training_rows
 from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.data.subset import split
-from mllkm_scale.data.tables.encoding import Encoding
-from mllkm_scale.data.tables.fitting import training_rows
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.state import State
@@ -38,6 +37,7 @@ from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes
+from mllkm_scale.run.choice import learned_near_margin
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.listeners import broadcast
@@ -145,8 +145,15 @@ def train_path(
         if isinstance(validation, float | int):
             check(dataset)  # whole, so that rows are named by their numbers in it
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
-        dataset, held_out, encoding = training_rows(
-            dataset, validation, settings.budget_bytes, settings.random_state or 0
+        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
+        dataset, held_out, step = training_rows(
+            dataset,
+            validation,
+            settings.budget_bytes,
+            stack,
+            reduction=settings.reduction,
+            seed=settings.random_state or 0,
+            scratch_dir=None if scratch is None else Path(scratch),
         )
         plan = make_plan(dataset, settings, held_bytes)
         finalizer = ReportFinalizer.checked(dataset, held_out, image_shape, report if run_dir is not None else False)
@@ -154,7 +161,7 @@ def train_path(
             require_writable(Path(settings.scratch_dir))
         tell = listeners_of(settings, listener)
         threads = stack.enter_context(working_threads(settings))
-        path = _kind(values)(values, settings, plan, threads, tell, folder, should_stop, finalizer, encoding)
+        path = _kind(values)(values, settings, plan, threads, tell, folder, should_stop, finalizer, step)
         path.calibrates = calibrate
         if client is not None:
             where = None if folder is None else folder.path
@@ -175,9 +182,9 @@ class PathTraining:
         folder: PathFolder | None,
         should_stop: Callable[[], bool] | None,
         finalizer: ReportFinalizer,
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> None:
-        self.encoding = encoding
+        self.step = step
         self.values, self.params, self.plan, self.threads = values, params, plan, threads
         self.shown, self.folder, self.should_stop, self.finalizer = listener, folder, should_stop, finalizer
         self.listener = broadcast(listener, None if folder is None else folder.log)
@@ -223,7 +230,8 @@ class PathTraining:
             return problem
         training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
         training.executor = self.executor
-        C = training.choose(problem, dataset).C
+        near = learned_near_margin(problem, self.plan, self.executor)
+        C = training.choose(problem, dataset, near.within).C
         self.params = replace(self.params, C=C)
         return replace(problem, C=C)
 
@@ -273,9 +281,7 @@ class PathTraining:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
             tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(
-                params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.encoding
-            )
+            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.step)
             training.executor, training.start, training.calibrates = self.executor, start, self.calibrates
             result = training.run_on(problem, dataset, going_on)
         return result, training, time.perf_counter() - started

@@ -55,7 +55,9 @@ def expected_kernels(sizes: Sizes) -> int:
 
 
 def expected_support(sizes: Sizes) -> int:
-    """Support vectors, at most."""
+    """Support vectors, at most; of a machine that is left as it was learned, the rows near its margin."""
+    if sizes.as_learned:
+        return sizes.near_rows
     return min(sizes.n_rows, 400 + sizes.n_rows // 2)
 
 
@@ -140,10 +142,11 @@ def _deciding_bytes(sizes: Sizes, threads: int) -> int:
     """The coefficients, and the sums of rows in each thread."""
     d, K, kernels = sizes.n_features, sizes.n_outputs, expected_kernels(sizes)
     coefficients = coefficient_bytes(sizes)
+    decided = 0 if sizes.as_learned else 8 * K * sizes.n_rows
     if sizes.componentwise:
         return coefficients + threads * 4 * FEATURE_BLOCK_BYTES
     rows = min(sizes.n_rows, rows_at_once(K, d))
-    return coefficients + threads * 8 * rows * (K * (d + 1) + 3 * kernels + 2 * d) + 8 * K * sizes.n_rows
+    return coefficients + threads * 8 * rows * (K * (d + 1) + 3 * kernels + 2 * d) + decided
 
 
 def coefficient_bytes(sizes: Sizes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,11 +16,23 @@ from mllkm_scale.kernels.gammas import n_gammas
 from mllkm_scale.kernels.maps import MapName, check_map
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.settings import learned_kernels
+from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import MOST_ROWS, contenders, may_be_learned, may_be_samples
 from mllkm_scale.scan.work import scan_dtype
 
-__all__ = ["Sizes", "sizes_of"]
+__all__ = ["DEAR_FLOPS", "NEAR_ROW_BYTES", "ROUNDS", "Sizes", "expected_working", "mkl_flops", "sizes_of"]
+
+DEAR_FLOPS = 5e10
+"""Multiply-adds of all solving, above which MKL is too dear for `finish="auto"`: about ten seconds."""
+
+ROUNDS = 8
+"""Rounds that a training takes, about."""
+
+NEAR_ROW_BYTES = 48
+"""Of an output of a row near the margin: margins, duals, and signed duals, and copies of them under way."""
+
+_NEAR_ROWS, _NEAR_BYTES = 2**19, 2.5e8
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,19 @@ class Sizes:
     n_signs: int = 1  # columns of signs for which they are learned
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
+    held_bytes: int = 0  # of rows that were reduced, and of what reduces them
     n_tried: int = 0  # rows on which a setting is trained that competes with others
+    as_learned: bool = False  # whether it is sure that MKL does not weigh the learned kernels
+
+    @property
+    def near_rows(self) -> int:
+        """Rows near the margin that D of a learned machine is taken from, at most: more of them hardly raise it."""
+        return min(self.n_rows, _NEAR_ROWS, int(_NEAR_BYTES / (NEAR_ROW_BYTES * self.n_signs)))
+
+    @property
+    def mkl_flops(self) -> float:
+        """Multiply-adds of all solving for the learned kernels, about."""
+        return mkl_flops(self.n_rows, self.n_signs, self.n_learned, self.n_features, self.componentwise)
 
     @property
     def width(self) -> int:
@@ -75,7 +99,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
     K = n_outputs(n_classes)
     n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if learns else 0
     shared = params.multi_class == "shared" and n_classes > 2
-    return Sizes(
+    sizes = Sizes(
         n_rows=dataset.n_rows,
         n_features_in=d,
         n_features=n_features,
@@ -96,4 +120,19 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         scan_itemsize=scan_dtype(params.tol, params.componentwise).itemsize,
         n_columns=p,
         sketched=scaling in QUANTILE_SCALINGS,
+        held_bytes=dataset.held_bytes,
     )
+    settled = params.finish == "none" or (params.finish == "auto" and params.local_bias != 0)
+    dear = params.finish == "none" or sizes.mkl_flops > DEAR_FLOPS
+    return replace(sizes, as_learned=learns and not grid and settled and dear)
+
+
+def mkl_flops(n_rows: int, n_outputs: int, n_kernels: int, n_features: int, componentwise: bool) -> float:
+    """Multiply-adds of all solving for learned kernels, about, with working sets as large as they are expected."""
+    working = [expected_working(n_rows, n_outputs)] * n_outputs
+    return ROUNDS * inner_flops(InnerSizes(working, n_kernels, n_features, componentwise), "dense")
+
+
+def expected_working(n_rows: int, n_outputs: int) -> int:
+    """Working samples of a class, as they were seen on real data."""
+    return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))

@@ -27,9 +27,9 @@ from mllkm_scale.plan.passes import (
     support_bytes_within,
     worker_rows,
 )
-from mllkm_scale.plan.sizes import Sizes, sizes_of
+from mllkm_scale.plan.sizes import NEAR_ROW_BYTES, Sizes, expected_working, sizes_of
 
-__all__ = ["BASE_BYTES", "Plan", "expected_working", "make_plan", "plan_for"]
+__all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for"]
 
 BASE_BYTES = 310_000_000
 """Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
@@ -71,6 +71,11 @@ class Plan:
         return support_bytes_within(self.sizes, self.inner_bytes)
 
     @property
+    def near_rows(self) -> int:
+        """Rows near the margin from which D of a learned machine is taken, at most."""
+        return self.sizes.near_rows
+
+    @property
     def inner(self) -> str:
         """The expected form of the inner problem: "dense", "lean", "features" or "tiles"."""
         return self.expected.form
@@ -105,7 +110,12 @@ class Plan:
         width = max(len(what) for what, _, _ in self.rows)
         lines = [f"{what:<{width}}  {format_bytes(size):>9}  {note}" for what, size, note in self.rows]
         lines.append(f"{'total':<{width}}  {format_bytes(self.total_bytes):>9}  of {format_bytes(self.budget_bytes)}")
-        lines.append(f"inner form: {self.inner} ({self.reason})")
+        if self.sizes.as_learned:
+            lines.append(
+                f"MKL: not planned (about {self.sizes.mkl_flops:.0e} multiply-adds); the machine is as learned"
+            )
+        else:
+            lines.append(f"inner form: {self.inner} ({self.reason})")
         lines.append(f"dask workers, if any: {format_bytes(self.worker_bytes())} each, with one thread")
         return "\n".join(lines)
 
@@ -158,6 +168,8 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     choice = choose_form(_expected(sizes), inner_bytes, disk_bytes)
     scan = format_bytes(scan_bytes(sizes, sizes.threads, support_bytes_within(sizes, inner_bytes)))
     expected = f"{choice.form}, {format_bytes(choice.bytes)} expected; scan {scan}"
+    if sizes.as_learned:
+        expected = f"scan {scan}"
     if learning:
         expected += f"; learning {format_bytes(learning)} before"
     fixed.append(("inner problem and scan, in turn", inner_bytes, expected))
@@ -167,18 +179,30 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
 
 def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
     """What is held from the beginning to the end, whatever is solved."""
-    n, K = sizes.n_rows, sizes.n_outputs
+    n = sizes.n_rows
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
+    held = [("reduction of the columns", sizes.held_bytes, "its matrix, and the rows if they are in memory")]
     return [
         ("interpreter and libraries", base_bytes, "measured"),
+        *(held if sizes.held_bytes else []),
         ("reading", chunk_bytes(sizes) + sizes.read_bytes, f"chunks of {chunk_rows} rows"),
-        ("duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"),
+        _samples(sizes),
         (
             "kernel scales",
             sizes.n_anchors * (8 * sizes.n_gammas + 32),
             f"{sizes.n_anchors} x {sizes.n_gammas} kernels",
         ),
     ]
+
+
+def _samples(sizes: Sizes) -> tuple[str, int, str]:
+    """What is held of every sample: of a machine that is left as it was learned, labels and signs alone."""
+    n, K = sizes.n_rows, sizes.n_outputs
+    if not sizes.as_learned:
+        return "duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"
+    K, near = sizes.n_signs, sizes.near_rows
+    held = n * (33 + 2 * K) + near * NEAR_ROW_BYTES * K
+    return "signs, and rows near the margin", held, f"{n} samples x {K} outputs, {near} of them near"
 
 
 def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
@@ -194,11 +218,6 @@ def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
             f"memory_budget={format_bytes(budget_bytes)} is too small for {sizes.n_rows} x {sizes.n_features_in}"
             f" samples: more than {format_at_least(least)} is needed (or fewer rows, threads, components or anchors)"
         )
-
-
-def expected_working(n_rows: int, n_outputs: int) -> int:
-    """Working samples of a class, as they were seen on real data."""
-    return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))
 
 
 def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:

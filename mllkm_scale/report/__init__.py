@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from mllkm_scale.base.lazy import lazy_names
 
-__all__ = ["write_comparison", "write_report"]
+__all__ = ["write_comparison", "write_model_report", "write_report"]
 
 if TYPE_CHECKING:
     from mllkm_scale.report.comparison import write_comparison
-    from mllkm_scale.report.page import write_report
+    from mllkm_scale.report.page import write_model_report, write_report
 
 _HOMES = {
     "write_comparison": "mllkm_scale.report.comparison",
+    "write_model_report": "mllkm_scale.report.page",
     "write_report": "mllkm_scale.report.page",
 }
 

@@ -104,7 +104,7 @@ def memory_pictures(run: Run) -> list[Picture]:
 
 @styled
 def _plan(rows: Sequence[tuple[str, int, str]], budget_bytes: int, peak_bytes: int | None) -> Picture:
-    figure, axes = canvas()
+    figure, axes = canvas(fitted=True)
     left = 0.0
     for (what, size_bytes, _), colour in zip(rows, CLASS_COLOURS, strict=False):
         reserve = what == "reserve"
@@ -145,7 +145,27 @@ def training_pictures(rounds: Sequence[Round], tol: float | None, in_turn: bool)
     """Gap, bounds, kernels, samples, seconds and throughput; `in_turn`: the classes' machines follow one another."""
     kept = [rounds[i] for i in thinned(len(rounds))]
     note = " Each class has a machine of its own, and these were trained in turn." if in_turn else ""
-    return [_gap(kept, tol, note), _bounds(kept, note), _kernels(kept), _samples(kept), _seconds(kept), _rate(kept)]
+    held = [event for event in rounds if event.held_error is not None]
+    return [
+        _gap(kept, tol, note),
+        *([_held_error(held)] if held else []),
+        _bounds(kept, note),
+        _kernels(kept),
+        _samples(kept),
+        _seconds(kept),
+        _rate(kept),
+    ]
+
+
+@styled
+def _held_error(rounds: Sequence[Round]) -> Picture:
+    figure, axes = canvas()
+    errors = [100 * float(event.held_error or 0.0) for event in rounds]
+    axes.plot([event.number for event in rounds], errors, "o-", ms=2.5, color=BLUE)
+    axes.set(ylabel="error on test rows, %", ylim=(0, 1.1 * max(errors) or 1.0))
+    _whole_rounds(axes)
+    caption = "The share of test rows, at most 2,000 of them, that the machine of some of the rounds predicts wrongly."
+    return embedded(figure, f"Error on test rows over rounds, {errors[-1]:.3g} % in the last measured", caption)
 
 
 @styled

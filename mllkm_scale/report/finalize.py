@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from mllkm_scale.base.events import Listener, Notice, Phase
 from mllkm_scale.config import configured
@@ -16,10 +19,13 @@ from mllkm_scale.model.names import Features, unique_names
 from mllkm_scale.run.folder import EVALUATION, RunFolder
 
 if TYPE_CHECKING:
+    from mllkm_scale.data.first_step import FirstStep
     from mllkm_scale.model.evaluation import Evaluation
     from mllkm_scale.model.model import Model
 
 __all__ = ["ReportFinalizer", "require_test_rows"]
+
+ROUND_ROWS, ROUND_CELLS = 2000, 1_000_000  # of the test data, on which machines of rounds are measured
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,29 @@ class ReportFinalizer:
             "image_shape": self.image_shape,
         }
 
+    def round_error(self, number: int, machine: Callable[[], Model]) -> float | None:
+        """Error on some of the test rows after the rounds 1, 2, 4, 8 and so on, for the report; else None."""
+        if not self.report or self._some_test_rows is None or number & (number - 1):
+            return None
+        from mllkm_scale.model.evaluation import evaluate
+
+        return evaluate(machine(), self._some_test_rows, n_jobs=1).error
+
+    @cached_property
+    def _some_test_rows(self) -> Dataset | None:
+        if self.test is None:
+            return None
+        count = max(1, min(ROUND_ROWS, ROUND_CELLS // self.test.n_features, self.test.n_rows))
+        rows = np.sort(np.random.default_rng(0).choice(self.test.n_rows, count, replace=False))
+        return Dataset.from_arrays(self.test.rows(rows), self.test.labels()[rows], name=self.test.name)
+
     def measure(
-        self, model: Model, folder: RunFolder | None, listener: Listener, n_jobs: int | None = None
+        self,
+        model: Model,
+        folder: RunFolder | None,
+        listener: Listener,
+        n_jobs: int | None = None,
+        step: FirstStep | None = None,
     ) -> Evaluation | None:
         """The model on the test rows, if there are any; evaluation.json in the folder, if there is one."""
         if self.test is None:
@@ -77,11 +104,14 @@ class ReportFinalizer:
                 folder.evaluation.unlink(missing_ok=True)  # of a model that a resumed training has replaced
             return None
         from mllkm_scale.model.evaluation import evaluate
+        from mllkm_scale.report.explained import explained_rows
 
         listener(Phase("evaluate", f"{self.test.name}, {self.test.n_rows:,} rows"))
         evaluation = evaluate(model, self.test, n_jobs=n_jobs)
         if folder is not None:
-            folder.write_json(EVALUATION, {"data": self.test.name} | evaluation.as_dict())
+            whole = model if step is None else model.behind(step)
+            explained = explained_rows(whole, self.test, evaluation)
+            folder.write_json(EVALUATION, {"data": self.test.name} | evaluation.as_dict() | {"explained": explained})
         return evaluation
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:

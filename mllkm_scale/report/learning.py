@@ -214,7 +214,7 @@ def _how(columns: _Columns) -> str:
 def _importance(columns: _Columns) -> Picture:
     """Bars of the columns that count most."""
     order = np.argsort(-columns.importance, kind="stable")[:MOST_BARS]
-    figure, axes = canvas(5.0, 0.7 + 0.165 * max(5, len(order)))
+    figure, axes = canvas(5.0, 0.7 + 0.165 * max(5, len(order)), fitted=True)
     places = np.arange(len(order))
     axes.barh(places, columns.importance[order], 0.72, color=BLUE)
     axes.set_yticks(places, [columns.names[column] for column in order], fontsize=6.5)
@@ -237,7 +237,7 @@ def _pixels(columns: _Columns, shape: ImageShape) -> Picture | None:
         return None
     pixels = np.zeros(int(np.prod(shape)))
     np.maximum.at(pixels, columns.features, columns.importance)
-    figure, axes = canvas(3.6, 3.0)
+    figure, axes = canvas(3.6, 3.0, fitted=True)
     axes.grid(False)
     image = pixels.reshape(shape[0], shape[1], -1).max(axis=2)
     drawn = axes.imshow(image, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mllkm_scale.base.events import Round
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
+from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.image_shape import ImageShape, require_image_shape
 from mllkm_scale.model.describe import Description, describe
+from mllkm_scale.model.evaluation import evaluate
 from mllkm_scale.model.model import Model
 from mllkm_scale.report.curves import memory_pictures, plan_rows, stream_pictures, training_pictures
+from mllkm_scale.report.explained import explained_rows, importance_bars, shown_row
 from mllkm_scale.report.facts import cards, data_facts, model_facts, parameters, result_facts
 from mllkm_scale.report.kernels import anchor_images, kernel_pictures
 from mllkm_scale.report.learning import learning_section
@@ -23,7 +27,7 @@ from mllkm_scale.report.run_files import Run, read_run
 from mllkm_scale.report.shape_pictures import shape_section
 from mllkm_scale.run.folder import REPORT
 
-__all__ = ["write_report"]
+__all__ = ["write_model_report", "write_report"]
 
 
 def write_report(
@@ -31,6 +35,7 @@ def write_report(
     *,
     out: str | os.PathLike[str] | None = None,
     image_shape: str | Sequence[int] | None = None,
+    all_shapes: bool = False,
     model: Model | None = None,
 ) -> Path:
     """Write the report of a training or a stream, finished or not: one HTML file that includes its pictures.
@@ -43,6 +48,8 @@ def write_report(
         The file; report.html in the run folder by default.
     image_shape : text or sequence of int, optional
         "28x28" or (28, 28) if a row is an image; the default is that of the training.
+    all_shapes : bool
+        Draw the shape functions of all features of a component-wise machine, and not only of those that matter most.
     model : Model, optional
         The model of the folder, if it is in memory already.
 
@@ -76,10 +83,63 @@ def write_report(
     shape = _image_shape(run, image_shape)
     target = run.path / REPORT if out is None else Path(out)
     require_page(target)
-    return write_page(target, render("report.html", **_content(run, shape)))
+    return write_page(target, render("report.html", **_content(run, shape, all_shapes)))
 
 
-def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
+def write_model_report(
+    model: Model,
+    out: str | os.PathLike[str],
+    *,
+    test: Dataset | None = None,
+    rounds: Sequence[Round] = (),
+    record: Mapping[str, Any] | None = None,
+    plan: Mapping[str, Any] | None = None,
+    image_shape: str | Sequence[int] | None = None,
+    all_shapes: bool = False,
+    n_jobs: int | None = None,
+) -> Path:
+    """Write the report of a model that has no run folder, such as that of a fitted estimator.
+
+    Parameters
+    ----------
+    model : Model
+    out : path
+        The file.
+    test : Dataset, optional
+        Labelled rows to measure the model on.
+    rounds, record, plan : sequence of Round, mappings, optional
+        What a run folder would say of the training, in history.jsonl, run.json and plan.json.
+    image_shape, all_shapes
+        As in `write_report`.
+    n_jobs : int, optional
+        Threads to evaluate with.
+    """
+    target = Path(out)
+    require_page(target)
+    evaluation, explained = None, []
+    if test is not None:
+        machine, rows = model.numeric(test)
+        evaluation = evaluate(machine, rows, n_jobs=n_jobs)
+        explained = explained_rows(model, rows, evaluation)
+    run = Run(
+        path=target,
+        model=model.machine,
+        whole=model,
+        rounds=tuple(rounds),
+        reports=(),
+        epochs=(),
+        record=record or {},
+        plan=plan or {},
+        evaluation=evaluation,
+        explained=tuple(explained),
+        test_name="" if test is None else test.name,
+        model_bytes=None,
+        in_folder=False,
+    )
+    return write_page(target, render("report.html", **_content(run, _image_shape(run, image_shape), all_shapes)))
+
+
+def _content(run: Run, shape: ImageShape | None, all_shapes: bool) -> dict[str, Any]:
     """What the template shows."""
     model = run.model
     facts = None if model is None else describe(model)
@@ -94,29 +154,33 @@ def _content(run: Run, shape: ImageShape | None) -> dict[str, Any]:
         "result": result_facts(run),
         "parameters": parameters(run),
         "measured": None if run.evaluation is None else measured(run.evaluation),
+        "explained": [shown_row(one) for one in run.explained],
         "learning": learning_section(run, shape),
         "course": _course(run),
         "memory": memory_pictures(run),
         "plan_rows": [(what, format_bytes(size), note) for what, size, note in plan_rows(run.plan)],
-        **_of_model(run, model, facts, shape),
+        **_of_model(run, model, facts, shape, all_shapes),
     }
 
 
-def _of_model(run: Run, model: Model | None, facts: Description | None, shape: ImageShape | None) -> dict[str, Any]:
+def _of_model(
+    run: Run, model: Model | None, facts: Description | None, shape: ImageShape | None, all_shapes: bool
+) -> dict[str, Any]:
     if model is None or facts is None:
-        return {"kernels": [], "heaviest": [], "anchors": [], "shapes": None}
+        return {"importances": None, "kernels": [], "heaviest": [], "anchors": [], "shapes": None}
     names = run.feature_names
     return {
+        "importances": importance_bars(run.whole or model, names),
         "kernels": kernel_pictures(model, facts),
         "heaviest": facts.heaviest,
         "anchors": [anchor_regions(model, names) if shape is None else anchor_images(model, shape)],
-        "shapes": shape_section(model, names) if model.family.componentwise else None,
+        "shapes": shape_section(model, names, all_shapes) if model.family.componentwise else None,
     }
 
 
 def _subtitle(run: Run) -> str:
     how = "learned from a stream" if run.is_stream else "trained within a memory budget"
-    return f"A multiple locally linear kernel machine, {how}; run folder {run.name}"
+    return f"A multiple locally linear kernel machine, {how}" + (f"; run folder {run.name}" if run.in_folder else "")
 
 
 def _course(run: Run) -> list[Picture]:

@@ -23,7 +23,9 @@ def unprepared(n_features: int) -> Preprocessor:
 def in_prepared_space(model: Model) -> Model:
     """The same machine for rows that are scaled and projected already."""
     parts = {spec.name: getattr(model, spec.name) for spec in fields(model)}
-    return Model(**(parts | {"preprocessor": unprepared(model.anchors.shape[1]), "feature_names": None}))
+    return Model(
+        **(parts | {"preprocessor": unprepared(model.anchors.shape[1]), "feature_names": None, "profile": None})
+    )
 
 
 def codes_at(model: Model, rows: NDArray[Any]) -> NDArray[np.int64]:

@@ -79,7 +79,7 @@ def plane_of(model: Model) -> Plane:
 def _orthonormal(directions: Array, d: int) -> Array:
     """Two orthonormal rows near those given, of which one or both may vanish; the largest entries are positive."""
     rows: list[Array] = []
-    for row in (*directions, *np.eye(d)[:3]):
+    for row in (*directions, *np.eye(3, d)):
         rest = row - sum((np.dot(row, other) * other for other in rows), np.zeros(d))
         norm = np.linalg.norm(rest)
         if norm > 1e-9 * max(1.0, float(np.abs(row).max())) and len(rows) < 2:
@@ -121,6 +121,7 @@ def _on_plane(model: Model, plane: Plane) -> Model:
         coef=np.concatenate([model.coef @ plane.directions.T, across[:, :, None]], axis=2),
         preprocessor=unprepared(3),
         feature_names=None,
+        profile=None,
     )
 
 
@@ -148,7 +149,7 @@ def _on_the_plane(model: Model, names: tuple[str, ...] | None) -> Picture:
     low, high = places.min(axis=0), places.max(axis=0)
     reach = np.where(high > low, high - low, 1.0)
     low, high = low - MARGIN * reach, high + MARGIN * reach
-    figure, axes = canvas(6.6, 4.8)
+    figure, axes = canvas(6.6, 4.8, fitted=True)
     axes.grid(False)
     colours = class_colours(len(model.classes))
     pixels = pixels_that_pay(model)
@@ -237,7 +238,7 @@ def _along_one_feature(model: Model, names: tuple[str, ...] | None) -> Picture:
     ticks = np.linspace(low - reach, high + reach, 400)[:, None]
     outputs = in_prepared_space(model).decision_function(ticks)
     curves = outputs[:, None] if outputs.ndim == 1 else outputs
-    figure, axes = canvas()
+    figure, axes = canvas(fitted=True)
     known = model.preprocessor.projection is None
     x = model.preprocessor.scaling.invert_column(0, ticks[:, 0]) if known else ticks[:, 0]
     labels, colours = _outputs(model)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mllkm_scale.base.folders import reading
 from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, EvaluationFile, PlanFile, RunFile, conform, parse_json
 from mllkm_scale.errors import DataError
+from mllkm_scale.model.curves import Curve
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
 from mllkm_scale.model.model import Model
@@ -36,6 +37,9 @@ class Run:
     ----------
     path : pathlib.Path
     model : Model or None
+        Of rows of numbers: the features that are made of a table.
+    whole : Model or None
+        The same behind the encoding of a table, if there is one.
     rounds : tuple of Round
         Of a training.
     reports : tuple of Streamed
@@ -45,22 +49,29 @@ class Run:
     record, plan : mapping
         run.json and plan.json; empty where there is none.
     evaluation : Evaluation or None
+    explained : tuple of mapping
+        What evaluation.json says of single rows.
     test_name : str
         What was evaluated.
     model_bytes : int or None
         Size of the model's file.
+    in_folder : bool
+        Whether there is a folder; an estimator has none.
     """
 
     path: Path
     model: Model | None
+    whole: Model | None
     rounds: tuple[Round, ...]
     reports: tuple[Streamed, ...]
     epochs: tuple[Epoch, ...]
     record: Record
     plan: Record
     evaluation: Evaluation | None
+    explained: tuple[Record, ...]
     test_name: str
     model_bytes: int | None
+    in_folder: bool = True
 
     @property
     def name(self) -> str:
@@ -161,7 +172,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
     rounds, reports, epochs = folder.read_history(), folder.streamed.read(), folder.epochs.read()
     record = _read_json(folder.run, RunFile)
     if model is None and folder.model.exists():
-        model = load_model(folder.model).machine  # pictures are of features, not of the columns of a table
+        model = load_model(folder.model)
     if model is None and not rounds and not reports and not epochs and "parameters" not in record:
         raise DataError(
             f"{where} holds no training: it has neither {folder.model.name} nor {folder.history.name} nor"
@@ -170,13 +181,15 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
     measured = _read_json(folder.evaluation, EvaluationFile)
     return Run(
         path=where,
-        model=model,
+        model=None if model is None else model.machine,  # pictures are of features, not of the columns of a table
+        whole=model,
         rounds=rounds,
         reports=reports,
         epochs=epochs,
         record=record,
         plan=_read_json(folder.plan, PlanFile) or _mapping(record.get("plan")),
         evaluation=_evaluation(measured) if measured else None,
+        explained=tuple(measured.get("explained") or ()),
         test_name=str(measured.get("data", "")),
         model_bytes=folder.model.stat().st_size if folder.model.exists() else None,
     )
@@ -197,8 +210,12 @@ def _read_json(path: Path, kind: type[Any]) -> Record:
 
 
 def _evaluation(found: Record) -> Evaluation:
-    numbers = {name: found.get(name) for name in ("log_loss", "brier", "calibration_error")}
-    return Evaluation(np.array(found["classes"]), np.array(found["confusion"], dtype=np.int64), **numbers)
+    names = ("log_loss", "brier", "calibration_error", "calibration_by_chance")
+    numbers: dict[str, Any] = {name: found.get(name) for name in names}
+    bins = None if found.get("bins") is None else np.array(found["bins"], dtype=np.float64)
+    curves = tuple(Curve(**{spec.name: one[spec.name] for spec in fields(Curve)}) for one in found.get("curves") or ())
+    confusion = np.array(found["confusion"], dtype=np.int64)
+    return Evaluation(np.array(found["classes"]), confusion, **numbers, bins=bins, curves=curves)
 
 
 def _mapping(value: Any) -> Record:

@@ -1,7 +1,10 @@
 """The shape functions of a component-wise machine: f(x) = sum_l f_l(x_l), the most important l of them as curves.
 
-The importance of a feature is the standard deviation of f_l over the values that the anchors have, by `QUANTILES` of
-these; over several classes, the root of the mean square.
+The importance of a feature is the standard deviation of f_l over the training rows, by the quantiles that the model
+keeps of them; over several classes, the root of the mean square. A model without these takes the values of its anchors.
+
+Kernels are bumps, so that a curve goes back to zero beyond the last anchor: that is no opinion on extreme values, but
+the want of one. Where no training row was seen, the picture is shaded and the curve dashed.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.profile import LEVELS
 from mllkm_scale.model.tables.shapes import Shapes
 from mllkm_scale.report.picture import Picture, canvas, embedded
 from mllkm_scale.report.prepared_space import axis_name
@@ -23,9 +27,10 @@ __all__ = ["ShapeSection", "shape_section"]
 
 MOST_FEATURES = 9
 MOST_CLASSES = 10
-QUANTILES = 64
 POINTS = 240
-RUG = 300
+BEYOND = 0.12  # of the range of the rows that is shown on both sides of it
+BARS = 40  # of the density
+HEIGHT = 0.16  # of the density, as a share of the picture
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class ShapeSection:
     intro: str
 
 
-def shape_section(model: Model, names: tuple[str, ...] | None) -> ShapeSection:
-    """The shape functions of the features that matter most."""
+def shape_section(model: Model, names: tuple[str, ...] | None, every: bool = False) -> ShapeSection:
+    """The shape functions of the features that matter most, or of all that matter."""
     spread = _spread(model)
     importance = np.sqrt(np.mean(spread**2, axis=1))
-    order = np.argsort(-importance, kind="stable")[:MOST_FEATURES]
+    order = np.argsort(-importance, kind="stable")[: None if every else MOST_FEATURES]
     order = order[importance[order] > 0]
     machines = np.sort(np.argsort(-np.sqrt(np.mean(spread**2, axis=0)), kind="stable")[:MOST_CLASSES])
     colours = class_colours(model.n_machines)
@@ -54,42 +59,63 @@ def shape_section(model: Model, names: tuple[str, ...] | None) -> ShapeSection:
     shares = 100 * importance / (importance.sum() or 1.0)
     shown = [_curves(model, shape, names, machines, float(shares[shape.feature]), limits) for shape in drawn]
     left_out = model.anchors.shape[1] - len(order)
-    others = f" {left_out:,} more features hold {100 - shares[order].sum():.0f} %." if left_out else ""
+    rest = 100 - shares[order].sum()
+    others = f" {left_out:,} more features hold {max(0.0, rest):.0f} %." if left_out else ""
     decides = (
         f"Above 0 speaks for {model.classes[1]}, below for {model.classes[0]}."
         if model.n_machines == 1
         else "The class with the largest sum wins."
     )
+    rows = "training rows" if model.profile is not None else "anchors"
     intro = (
         "The machine adds up one function of each feature. Importance is the spread (standard deviation) of a function"
-        " over the values of the anchors, which ticks below mark, as a share of that of all features."
-        f"{others} {decides}"
+        f" over the {rows}, as a share of that of all features. Bars below show where the {rows} lie. Hardly any lie"
+        " in what is shaded: there the curve is dashed, and falls back to 0 because no kernel is near, not because such"
+        f" values are neutral.{others} {decides}"
     )
     return ShapeSection(shown, legend, intro)
 
 
 def _spread(model: Model) -> NDArray[np.float64]:
-    """Standard deviation of f_kl over quantiles of the anchors' values: (d, K)."""
-    places = np.quantile(model.anchors, np.linspace(0, 1, QUANTILES), axis=0)
-    found = [Shapes.of(model, l).values(places[:, l]).std(axis=0) for l in range(model.anchors.shape[1])]
-    return np.array(found)
+    """Standard deviation of f_kl over quantiles of the rows: (d, K)."""
+    quantiles = _quantiles(model)
+    middles = 0.5 * (quantiles[:, 1:] + quantiles[:, :-1])  # each stands for the same share of the rows
+    return np.array([Shapes.of(model, l).values(places).std(axis=0) for l, places in enumerate(middles)])
+
+
+def _quantiles(model: Model) -> Array:
+    """(d, `LEVELS`) of the training rows, or of the anchors."""
+    if model.profile is not None:
+        return model.profile.quantiles
+    return np.quantile(model.anchors, np.linspace(0, 1, LEVELS), axis=0).T
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A shape function on a grid, and the values that the anchors have."""
+    """A shape function on a grid, which has the least and the largest value of the rows, and the density of these."""
 
     feature: int
     ticks: Array
-    anchors: Array
+    seen: slice  # of the grid: from the least to the largest value
     values: Array  # (n, K)
+    edges: Array
+    shares: Array  # of the rows, between the edges
 
 
 def _drawn(model: Model, feature: int) -> _Drawn:
-    anchors = np.unique(model.anchors[:, feature])
-    reach = 0.05 * (anchors[-1] - anchors[0] or 1.0)
-    ticks = np.linspace(anchors[0] - reach, anchors[-1] + reach, POINTS)
-    return _Drawn(feature, ticks, anchors, Shapes.of(model, feature).values(ticks))
+    quantiles = _quantiles(model)[feature]
+    low, high = quantiles[0], quantiles[-1]
+    reach = BEYOND * (high - low or 1.0)
+    within = np.linspace(low, high, POINTS)
+    sides = np.linspace(0.0, reach, POINTS // 8)
+    ticks = np.concatenate([low - sides[:0:-1], within, high + sides[1:]])
+    edges = np.linspace(low, high, BARS + 1)
+    below = np.interp(edges, quantiles, np.linspace(0.0, 1.0, LEVELS))
+    below[0], below[-1] = 0.0, 1.0  # many rows may have the least or the largest value
+    shares = np.diff(below) if high > low else np.zeros(BARS)
+    first = len(sides) - 1
+    seen = slice(first, first + POINTS)
+    return _Drawn(feature, ticks, seen, Shapes.of(model, feature).values(ticks), edges, shares)
 
 
 @styled
@@ -101,22 +127,33 @@ def _curves(
     share: float,
     limits: tuple[float, float],
 ) -> Picture:
-    x = _units(model, shape.feature, shape.ticks)
-    rug = _units(model, shape.feature, shape.anchors[:: max(1, len(shape.anchors) // RUG)])
+    x, edges = (_units(model, shape.feature, values) for values in (shape.ticks, shape.edges))
     figure, axes = canvas(3.3, 2.3)
     axes.axhline(0, color=GREY, lw=0.6)
     if model.n_machines == 1:
-        axes.fill_between(x, shape.values[:, 0], color=BLUE, alpha=0.1, lw=0)
-        axes.plot(x, shape.values[:, 0], color=BLUE)
-    else:
-        colours = class_colours(model.n_machines)
-        for k in machines:
-            axes.plot(x, shape.values[:, k], color=colours[k], lw=1.0)
-    below = axes.get_xaxis_transform()
-    axes.plot(rug, np.zeros(len(rug)), "|", color=GREY, ms=5, mew=0.5, transform=below, clip_on=False)
-    room = 0.06 * (limits[1] - limits[0] or 1.0)
+        axes.fill_between(x[shape.seen], shape.values[shape.seen, 0], color=BLUE, alpha=0.1, lw=0)
+    colours = class_colours(model.n_machines) if model.n_machines > 1 else [BLUE]
+    for k in machines:
+        axes.plot(x[shape.seen], shape.values[shape.seen, k], color=colours[k], lw=1.2 if len(machines) == 1 else 1.0)
+        for side in (slice(0, shape.seen.start + 1), slice(shape.seen.stop - 1, None)):
+            axes.plot(x[side], shape.values[side, k], "--", color=colours[k], lw=0.8, alpha=0.7)
+    for ends in ((x[0], x[shape.seen.start]), (x[shape.seen.stop - 1], x[-1])):
+        axes.axvspan(*ends, color="#ececec", lw=0, zorder=0)
+    widths = np.diff(edges)
+    density = np.divide(shape.shares, widths, out=np.zeros(len(widths)), where=widths > 0)
+    if density.any():
+        axes.stairs(
+            HEIGHT * density / density.max(),
+            edges,
+            fill=True,
+            color=GREY,
+            alpha=0.35,
+            transform=axes.get_xaxis_transform(),
+        )
+    room = limits[1] - limits[0] or 1.0
     name = axis_name(model, names, shape.feature)
-    axes.set(xlabel=name, ylabel="adds to f", ylim=(limits[0] - room, limits[1] + room))
+    axes.set(xlabel=name, ylabel="adds to f", xlim=(x[0], x[-1]))
+    axes.set_ylim(limits[0] - (0.06 + HEIGHT) * room, limits[1] + 0.06 * room)
     told = name.replace(r"\$", "$")
     return embedded(figure, f"Shape function of {told}", f"{told}: {share:.0f} % of the importance")
 

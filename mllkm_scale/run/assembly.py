@@ -13,12 +13,16 @@ from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.model.model import Model
+from mllkm_scale.model.profile import Profile
 from mllkm_scale.model.record import ModelRecord
 from mllkm_scale.params import Params
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import MachineState
 
-__all__ = ["assemble", "assemble_learned", "plain_params"]
+__all__ = ["assemble", "assemble_learned", "plain_params", "profile_of"]
+
+_MOST_ROWS, _LEAST_ROWS = 1024, 32
+_MOST_BYTES = 8 << 20  # of the rows that are looked at, as far as they are not fewer than the least
 
 
 def assemble(
@@ -44,13 +48,12 @@ def assemble(
     return _model(problem, kernels, weights, (coef, local_coef), objective, params, status)
 
 
-def assemble_learned(problem: Problem, margins: Array, dual: float, params: Params) -> Model:
-    """The model of the learned machine as it is; `margins` (n, K) are its own, and `dual` is the best known bound D."""
+def assemble_learned(problem: Problem, hinge: float, dual: float, params: Params) -> Model:
+    """The model of the learned machine as it is; `hinge` is its sum over all samples, and `dual` the best known D."""
     start = problem.learned
     assert start is not None
     norms = start.norms()
     total = max(float(norms.sum()), np.finfo(float).tiny)
-    hinge = float(np.maximum(0.0, 1.0 - margins).sum())
     objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.C * hinge, dual)
     used = norms > 0
     coefficients = start.coef[:, used], start.local_coef[:, used]
@@ -91,6 +94,14 @@ def _model(
         certificate=record,
         feature_names=problem.feature_names,
     )
+
+
+def profile_of(problem: Problem, model: Model) -> Profile:
+    """The profile of random rows of the training; which rows these are depends on the seed and the sizes alone."""
+    n, most = problem.data.n_rows, _MOST_BYTES // (8 * problem.data.n_features)
+    count = min(n, max(_LEAST_ROWS, min(most, _MOST_ROWS)))
+    rows = np.sort(np.random.default_rng([problem.seed, n]).choice(n, count, replace=False))
+    return Profile.of(model, problem.data.rows(rows).astype(np.float64))
 
 
 def plain_params(params: Params) -> dict[str, Any]:

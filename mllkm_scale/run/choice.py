@@ -20,14 +20,16 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.schemas import conform
 from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data.subset import subset
-from mllkm_scale.mkl.forms import InnerSizes, inner_flops
-from mllkm_scale.mkl.margins import decide_all
+from mllkm_scale.mkl.margins import NearMargin, decide_all, decisions, near_margin
+from mllkm_scale.mkl.pricing import RAMPS
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
-from mllkm_scale.plan.training import Plan, expected_working
+from mllkm_scale.plan.sizes import DEAR_FLOPS, ROUNDS
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.folds import Trial, mistakes
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.strategy import make_machine
@@ -40,9 +42,9 @@ __all__ = [
     "choose",
     "held_out_trial",
     "learned_margins",
+    "learned_near_margin",
     "learned_scores",
     "machine_start",
-    "mkl_flops",
 ]
 
 
@@ -54,8 +56,6 @@ HELD_OUT = "rows held out from the descent"
 ALL_FOLDS_ROWS = 500  # up to which all folds are held out in turn
 
 LOOSE_TOL = 0.05  # of the machines along the path
-DEAR_FLOPS = 5e10  # multiply-adds of all solving, above which MKL is too dear for "auto": about ten seconds
-ROUNDS = 8  # that a training takes, about
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,16 @@ def learned_margins(problem: Problem, executor: Executor) -> Array:
     return problem.signs * F
 
 
+def learned_near_margin(problem: Problem, plan: Plan, executor: Executor) -> NearMargin:
+    """What P of the learned machine, and duals of its margins, need to know of all y f(x)."""
+    start = problem.learned
+    assert start is not None
+    decided = decisions(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, executor)
+    limits = [1.0 + width for width in RAMPS]
+    weights = unit_weights(problem.data.n_rows)
+    return near_margin(decided, problem.signs, weights, problem.data.chunk_rows, limits, plan.near_rows)
+
+
 def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, margins: Array) -> Any:
     """The state in which a machine on some columns of the signs begins: that of the learned machine."""
     start = problem.learned
@@ -101,16 +111,9 @@ def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, marg
     return machine.start_at(ids, weights, margins[:, columns])
 
 
-def mkl_flops(problem: Problem) -> float:
-    """Multiply-adds of all solving that is to come, about, with working sets as large as the plan expects them."""
-    (n, K), kernels = problem.signs.shape, problem.grid.n_listed
-    componentwise = problem.grid.family.componentwise
-    sizes = InnerSizes([expected_working(n, K)] * K, kernels, problem.data.n_features, componentwise)
-    return ROUNDS * inner_flops(sizes, "dense")
-
-
 def choose(
     problem: Problem,
+    within: float,
     folds: Callable[[], Iterator[Trial]],
     params: Params,
     plan: Plan,
@@ -118,15 +121,14 @@ def choose(
     executor: Executor,
     poll: Callable[[], None],
 ) -> Choice:
-    """How to finish: see the module. `folds` are the trials of few rows."""
-    margins = learned_margins(problem, executor)
+    """How to finish: see the module. `folds` are the trials of few rows, and `within` is as in `balancing_C`."""
     fixed = None if isinstance(params.C, str) else float(params.C)
-    own = balancing_C(problem, margins)
+    own = balancing_C(problem, within)
     if params.finish == "none":
         return Choice(fixed or own, False, "as asked for")
     stands = problem.grid.family.local_bias > 0  # whether the learned machine, which has local biases, is one of ours
     if params.finish == "auto" and stands:
-        flops = mkl_flops(problem)
+        flops = plan.sizes.mkl_flops
         if flops > DEAR_FLOPS:
             reason = f"MKL is too dear for {problem.data.n_rows:,} rows: about {flops:.0e} multiply-adds"
             return Choice(fixed or own, False, reason)
@@ -169,16 +171,16 @@ def _search(error: Callable[[float], float]) -> dict[float, float]:
     return errors
 
 
-def balancing_C(problem: Problem, margins: Array) -> float:
+def balancing_C(problem: Problem, within: float) -> float:
     """The C for which no other length of the learned machine has a smaller P: (sum |w|)^2 = C sum of y f within.
 
-    Where the samples within the margin are on the wrong side on the whole, there is none; then it is 1.
+    `within` is that sum over the samples within the margin. Where these are on the wrong side on the whole, there is
+    none; then it is 1.
     """
     start = problem.learned
     assert start is not None
     if problem.grid.family.local_bias <= 0:
         return 1.0
-    within = float(margins[margins < 1.0].sum())
     norm = float(start.norms().sum())
     return float(np.clip(norm**2 / within, CS[0], CS[-1])) if within > 0 else 1.0
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mllkm_scale.base.events import Epoch, Event, Round, Streamed, jsonable
-from mllkm_scale.base.folders import writing
+from mllkm_scale.base.folders import require_path, writing
 from mllkm_scale.base.whole_files import sweep_partial, write_whole
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, ParameterError
@@ -66,6 +66,7 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        require_path(self.path)
         self.model = self.path / MODEL
         self.checkpoint = self.path / CHECKPOINT
         self.history = self.path / HISTORY

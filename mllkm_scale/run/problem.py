@@ -48,12 +48,13 @@ _RESULT_FREE = (
     "n_jobs",
     "worker_timeout",
     "verbose",
-)  # parameters that a resumed training may change
+    "reduction",
+)  # parameters that a resumed training may change; what a reduction makes of the rows is in their prepared values
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All that the solver needs to know of the data; `signs` (n, K), K = 1 for two classes."""
+    """All that the solver needs to know of the data; `signs` (n, K) in one byte each, K = 1 for two classes."""
 
     data: Dataset
     classes: Array
@@ -107,7 +108,7 @@ def build_problem(
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
     names, indicators = unique_names(dataset.feature_names), dataset.indicators
     dataset = executor.place(dataset.unlabelled())
-    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes))
+    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
     threads = threads or Threads()
     if params.max_features is not None and params.max_features < dataset.n_features and features is None:
         scaling = "standard" if params.scaling == "auto" else params.scaling

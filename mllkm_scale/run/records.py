@@ -6,7 +6,7 @@ The last steps measure the model and report on it; `Finalizer` is what a trainin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from mllkm_scale.base.events import Listener, Round
 from mllkm_scale.base.executor import Tally
 from mllkm_scale.base.memory import rss_bytes
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.mkl.certificate import Certificate
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
@@ -109,10 +110,18 @@ class Finalizer(Protocol):
     def data_record(self, dataset: Dataset) -> dict[str, Any]:
         """What run.json says of the data."""
 
+    def round_error(self, number: int, machine: Callable[[], Model]) -> float | None:
+        """The share of test rows that the machine of a round predicts wrongly, where that is to be measured."""
+
     def measure(
-        self, model: Model, folder: RunFolder | None, listener: Listener, n_jobs: int | None = None
+        self,
+        model: Model,
+        folder: RunFolder | None,
+        listener: Listener,
+        n_jobs: int | None = None,
+        step: FirstStep | None = None,
     ) -> Evaluation | None:
-        """Evaluate the model on the test rows, if there are any."""
+        """Evaluate the model on the test rows, if there are any; `step` has made their features."""
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
         """Write the report, if it is wanted."""

@@ -34,9 +34,10 @@ from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE
+from mllkm_scale.plan.sizes import DEAR_FLOPS, mkl_flops
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.checkpoint import ANEW
-from mllkm_scale.run.choice import DEAR_FLOPS, MKLPath, mkl_flops
+from mllkm_scale.run.choice import MKLPath
 from mllkm_scale.run.folds import Fold, folds_of, log_losses, make_trial, predicted
 from mllkm_scale.run.problem import Problem, build_problem
 
@@ -200,10 +201,12 @@ def _scores(
         learned = trial.problem.learned
         if learned is not None and not weighed:
             return learned.decide(trial.rows)
-        if learned is not None and mkl_flops(trial.problem) > DEAR_FLOPS:
+        data, K = trial.problem.data, trial.problem.signs.shape[1]
+        sizes = data.n_rows, K, trial.problem.grid.n_listed, data.n_features, params.componentwise
+        if learned is not None and mkl_flops(*sizes) > DEAR_FLOPS:
             return None
         path = MKLPath(trial, params, plan, own, executor, poll, TRYOUT_TOL)
-        return path.scores(weight_of_loss(params.C, trial.problem.data.n_features))
+        return path.scores(weight_of_loss(params.C, data.n_features))
 
 
 def _wrong(F: Array, codes: Array) -> Array:

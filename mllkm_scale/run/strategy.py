@@ -16,6 +16,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import BudgetError, CheckpointError
 from mllkm_scale.mkl.algorithm2 import GridFamily, PaperMKL, PaperState
 from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.pricing import Pricing
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import Machine, Settings, State
 from mllkm_scale.params import Params
@@ -24,7 +25,7 @@ from mllkm_scale.run.problem import Problem
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.work import scan_dtype
 
-__all__ = ["MachineState", "make_machine", "state_arrays", "state_from_arrays"]
+__all__ = ["MachineState", "make_machine", "make_pricing", "state_arrays", "state_from_arrays"]
 
 INSERTIONS = 20  # of Algorithm 2 in a pass: "several", and all violators would be thousands
 
@@ -50,6 +51,7 @@ def make_machine(
     poll: Callable[[], None],
 ) -> SequentialMKL | PaperMKL:
     """The strategy that the parameters ask for, on these columns of signs."""
+    signs = signs.astype(np.float64)
     if params.strategy == "paper":
         n = problem.data.n_rows
         gram_bytes = 8 * n * (2 * n + 3 * problem.data.n_features)
@@ -72,7 +74,18 @@ def make_machine(
         threads,
         poll,
     )
-    settings = Settings(
+    scanner = _scanner(problem, params, plan, threads, executor)
+    return SequentialMKL(problem.data, signs, problem.grid, scanner, executor, inner, _settings(problem, params))
+
+
+def make_pricing(problem: Problem, params: Params, plan: Plan, threads: Threads, executor: Executor) -> Pricing:
+    """The scans alone, for a machine that is not solved for."""
+    scanner = _scanner(problem, params, plan, threads, executor)
+    return Pricing(problem.data, problem.signs, problem.grid, scanner, lambda state: 0.0, _settings(problem, params))
+
+
+def _settings(problem: Problem, params: Params) -> Settings:
+    return Settings(
         C=problem.C,
         tol=params.tol,
         seed=problem.seed,
@@ -80,9 +93,12 @@ def make_machine(
         pricing=params.pricing,
         max_kernels=params.max_kernels,
     )
+
+
+def _scanner(problem: Problem, params: Params, plan: Plan, threads: Threads, executor: Executor) -> Scanner:
     dtype = scan_dtype(params.tol, params.componentwise)
-    scanner = Scanner(problem.grid, executor, dtype, plan.support_bytes, scratch_dir, threads)
-    return SequentialMKL(problem.data, signs, problem.grid, scanner, executor, inner, settings)
+    scratch_dir = None if params.scratch_dir is None else Path(params.scratch_dir)
+    return Scanner(problem.grid, executor, dtype, plan.support_bytes, scratch_dir, threads)
 
 
 def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:

@@ -20,13 +20,14 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
-from mllkm_scale.data.tables.encoding import Encoding
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.errors import InterruptedTraining, MLLKMError, ParameterError
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.start import LearnedRecord
 from mllkm_scale.mkl.algorithm2 import PaperState
 from mllkm_scale.mkl.certificate import Certificate, Proof
 from mllkm_scale.mkl.inner import InnerMKL
+from mllkm_scale.mkl.margins import NearMargin
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import State
@@ -36,11 +37,11 @@ from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
-from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params
+from mllkm_scale.run.assembly import assemble, assemble_learned, plain_params, profile_of
 from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
-from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, machine_start
+from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, learned_near_margin, machine_start
 from mllkm_scale.run.compact import compacted
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
@@ -48,7 +49,7 @@ from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.records import Finalizer, cluster_record, round_event
 from mllkm_scale.run.selection import Selection, load_selection, select
-from mllkm_scale.run.strategy import make_machine, state_arrays, state_from_arrays
+from mllkm_scale.run.strategy import make_machine, make_pricing, state_arrays, state_from_arrays
 
 if TYPE_CHECKING:
     from mllkm_scale.model.evaluation import Evaluation
@@ -72,20 +73,40 @@ class Start:
 COLD = Start()
 
 
+@dataclass(frozen=True)
+class SupportDuals:
+    """Duals (n, K) that are zero but in some rows."""
+
+    n_rows: int
+    rows: Array
+    values: Array  # (len(rows), K)
+
+    def dense(self) -> Array:
+        """All of them."""
+        duals = np.zeros((self.n_rows, self.values.shape[1]))
+        duals[self.rows] = self.values
+        return duals
+
+
 @dataclass(frozen=True, repr=False)
 class TrainResult:
-    """A model, the duals (n, K) whose value is the D of its certificate, and how it came about.
+    """A model, the duals whose value is the D of its certificate, and how it came about.
 
     `evaluation` is that on the test rows, None if none were given.
     """
 
     model: Model
-    duals: Array
+    support_duals: SupportDuals
     history: tuple[Round, ...]
     status: str
     plan: Plan
     peak_bytes: int
     evaluation: Evaluation | None = None
+
+    @property
+    def duals(self) -> Array:
+        """The duals (n, K), from 0 to C."""
+        return self.support_duals.dense()
 
     def __repr__(self) -> str:
         error = "" if self.evaluation is None else f", test error {percent(self.evaluation.error)}"
@@ -105,11 +126,11 @@ class Training:
         folder: RunFolder | None,
         should_stop: Callable[[], bool] | None,
         finalizer: Finalizer,
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> None:
         self.params, self.plan, self.threads, self.folder = params, plan, threads, folder
         self.listener, self.should_stop, self.finalizer = listener, should_stop, finalizer
-        self.encoding = encoding  # of a table, whose rows as features are the data set
+        self.step = step  # that made the features of the data set
         self.executor: Executor = ThreadExecutor(threads, self.poll)
         self.start = COLD
         self.worker_peak_bytes = 0
@@ -160,10 +181,10 @@ class Training:
     def settle(self, dataset: Dataset, resume: bool) -> None:
         """Let settings compete that the parameters leave open, and go on with the one that wins."""
         if self.params.max_bytes is not None:
-            if self.encoding is not None:
+            if self.step is not None:
                 raise ParameterError(
-                    "max_bytes is for rows of numbers, because integers on a device have no text or missing values:"
-                    " encode these columns as numbers, or train without max_bytes"
+                    "max_bytes is for rows of numbers as they are, because a device has no text, missing values or"
+                    " reduction: encode these columns as numbers, give reduction=None, or train without max_bytes"
                 )
             compact = compacted(dataset, self.params, self.plan, self.threads, self.listener, self.poll)
             self.params = replace(compact, max_bytes=None)
@@ -204,25 +225,29 @@ class Training:
         if problem.learned is not None:
             self.learned, self._n_learned = problem.learned_record, len(problem.learned.kernels)
         if problem.learned is not None and not self.start.states:
+            weighed = self.choice is not None and self.choice.mkl
+            near = None if weighed else learned_near_margin(problem, self.plan, self.executor)
             if self.choice is None:
-                self.choice = self.choose(problem, dataset)
+                assert near is not None
+                self.choice = self.choose(problem, dataset, near.within)
                 if self.folder is not None:
                     self.folder.write_json("run.json", self.record(dataset))
             problem = replace(problem, C=self.choice.C)
             if not self.choice.mkl:
-                return self.leave_as_learned(problem, dataset)
+                assert near is not None
+                return self.leave_as_learned(problem, dataset, near)
         if self.calibration is None:
             self.calibration = self.calibrate(problem, dataset, mkl=True)
         self.listener(Phase("train", f"{problem.grid.n_open} open kernels, {problem.signs.shape[1]} outputs"))
         statuses = [self.train_machine(problem, k) for k in range(len(self.columns(problem)))]
         status = next((s for s in statuses if s != "converged"), "converged")
-        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
-        model = assemble(problem, self.states, total, self.params, status)
-        model = replace(model, calibration=self.calibration)
+        model = self.machine(problem, status)
+        model = replace(model, calibration=self.calibration, profile=profile_of(problem, model))
         duals = np.concatenate([proof.duals for proof in self.proofs], axis=1)
-        return self.finish(dataset, model, duals, status)
+        rows = np.flatnonzero(duals.any(axis=1))
+        return self.finish(dataset, model, SupportDuals(len(duals), rows, duals[rows]), status)
 
-    def choose(self, problem: Problem, dataset: Dataset) -> Choice:
+    def choose(self, problem: Problem, dataset: Dataset, within: float) -> Choice:
         """With which C the learned kernels are weighed, if they are; after the time limit, only if it was asked for."""
         quiet = partial(
             build_problem,
@@ -241,7 +266,7 @@ class Training:
 
         late = self.out_of_time() and self.params.finish == "auto" and problem.grid.family.local_bias > 0
         params = replace(self.params, finish="none") if late else self.params
-        choice = choose(problem, trials, params, self.plan, self.threads, self.executor, self.poll)
+        choice = choose(problem, within, trials, params, self.plan, self.threads, self.executor, self.poll)
         if self.params.finish != self.finish_asked_for:
             best = "the best of the settings on held-out rows"
             choice = replace(choice, reason=f"weighed by MKL; {best}" if choice.mkl else best)
@@ -250,16 +275,15 @@ class Training:
         self.listener(Notice(choice.reason))
         return choice
 
-    def leave_as_learned(self, problem: Problem, dataset: Dataset) -> TrainResult:
+    def leave_as_learned(self, problem: Problem, dataset: Dataset, near: NearMargin) -> TrainResult:
         """The learned machine as the model, with its P, and the best D of duals that its margins give."""
-        margins = learned_margins(problem, self.executor)
-        machine = make_machine(problem, problem.signs, self.params, self.plan, self.threads, self.executor, self.poll)
-        assert isinstance(machine, SequentialMKL)
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
-        proof = machine.pricing.proof_of_margins(margins)
-        model = assemble_learned(problem, margins, proof.dual, self.params)
-        model = replace(model, calibration=self.calibrate(problem, dataset, mkl=False))
-        return self.finish(dataset, model, proof.duals, "learned")
+        pricing = make_pricing(problem, self.params, self.plan, self.threads, self.executor)
+        proof = pricing.proof_of_margins(near)
+        model = assemble_learned(problem, near.hinge, proof.dual, self.params)
+        calibration = self.calibrate(problem, dataset, mkl=False)
+        model = replace(model, calibration=calibration, profile=profile_of(problem, model))
+        return self.finish(dataset, model, SupportDuals(problem.data.n_rows, near.rows, proof.duals), "learned")
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
         """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
@@ -391,8 +415,17 @@ class Training:
         tally = self.executor.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
         sizes = problem.grid.n_open, self.plan.budget_bytes
-        self.history.append(round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol))
+        event = round_event(self.history, certificate, tally, sizes, self.elapsed_s(), self.params.tol)
+        if len(self.states) == len(self.columns(problem)):  # all machines are there
+            error = self.finalizer.round_error(event.number, lambda: self.machine(problem, "interrupted"))
+            event = replace(event, held_error=error)
+        self.history.append(event)
         self.listener(self.history[-1])
+
+    def machine(self, problem: Problem, status: str) -> Model:
+        """The model of the best machines so far."""
+        total = Objective(sum(o.primal for o in self.objectives), sum(o.dual for o in self.objectives))
+        return assemble(problem, self.states, total, self.params, status)
 
     def checkpoint(self, problem: Problem) -> None:
         if self.folder is None:
@@ -443,7 +476,7 @@ class Training:
             require_objective(states[-1], objective, problem, signs, self.executor)
         return states
 
-    def finish(self, dataset: Dataset, model: Model, duals: Array, status: str) -> TrainResult:
+    def finish(self, dataset: Dataset, model: Model, duals: SupportDuals, status: str) -> TrainResult:
         peak = peak_bytes()
         finished = Finished(
             status=status,
@@ -456,12 +489,12 @@ class Training:
             elapsed_s=self.elapsed_s(),
             reason="" if self.choice is None else self.choice.reason,
         )
-        whole = model if self.encoding is None else model.encoded_by(self.encoding)
+        whole = model if self.step is None else model.behind(self.step)
         if self.folder is not None:
             whole.save(self.folder.model)
             self.folder.write_json("run.json", self.record(dataset, model, finished))
-        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs)
-        self.finalizer.draw(model, self.folder, self.listener)
+        evaluation = self.finalizer.measure(model, self.folder, self.listener, self.params.n_jobs, self.step)
+        self.finalizer.draw(whole, self.folder, self.listener)
         for advice in advice_on_end(status, finished.gap, finished.tol):
             self.listener(advice)
         self.listener(finished)

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.locally_linear import GlobalKernels
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.sdca import step
 
 __all__ = ["LocalBlocks"]
@@ -30,10 +31,17 @@ class LocalBlocks:
     """The samples of one class on weighted kernels: epochs of SDCA, and margins."""
 
     def __init__(
-        self, kernels: GlobalKernels, weights: Array, X: Array, signs: Array, C: float, duals: Array, dtype: DTypeLike
+        self,
+        kernels: GlobalKernels,
+        weights: Array,
+        X: Array,
+        signs: Array,
+        C: float | Box,
+        duals: Array,
+        dtype: DTypeLike,
     ) -> None:
         origin = kernels.anchors.mean(axis=0)
-        self._signs, self._C, self.duals = signs, float(C), duals
+        self._signs, self._upper, self.duals = signs, Box.of(C, len(signs)).upper, duals
         self._Z = np.ones((len(X), X.shape[1] + 1), dtype)
         np.subtract(X, origin, out=self._Z[:, :-1], casting="same_kind")
         self._A = np.empty((len(X), len(kernels)), dtype)
@@ -52,7 +60,7 @@ class LocalBlocks:
             B, duals = self._weighted_products(A, Z), before.copy()
             cross = B @ A.T
             gram = (Z[:, :-1] @ Z[:, :-1].T) * (A @ A.T) - cross - cross.T
-            _visit(gram, self._outputs(A, B, Z), signs, self._C, duals)
+            _visit(gram, self._outputs(A, B, Z), signs, self._upper[at], duals)
             self.duals[at] = duals
             self._add((duals - before) * signs, A, B, Z)
 
@@ -97,10 +105,10 @@ def _slices(n: int) -> list[slice]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _visit(gram: Array, outputs: Array, signs: Array, C: float, duals: Array) -> None:
+def _visit(gram: Array, outputs: Array, signs: Array, upper: Array, duals: Array) -> None:
     """SDCA over the samples of a block; `outputs` belong to the block only."""
     for i in range(len(duals)):
-        new, _ = step(outputs[i], signs[i], duals[i], gram[i, i], C)
+        new, _ = step(outputs[i], signs[i], duals[i], gram[i, i], upper[i])
         change = (new - duals[i]) * signs[i]
         if change != 0.0:
             duals[i] = new

@@ -1,6 +1,6 @@
 """The second-order finish of one SVM: a primal-dual interior point method on its dual, a box-constrained QP.
 
-    min over 0 <= a <= C:   1/2 a'Q a - 1'a
+    min over 0 <= a_i <= C_i:   1/2 a'Q a - 1'a
 
 SDCA approaches the optimum fast, but becomes slow if Q is ill-conditioned. One Cholesky factor per step avoids this.
 The relative duality gap says how far an SVM without bias term is from its optimum.
@@ -12,23 +12,24 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.solver.box import Box
 
 __all__ = ["newton_finish", "relative_gap"]
 
 _TO_THE_BOUNDARY = 0.995
-_EDGE = 1e-14  # of C: the least distance of a dual from 0 and from C
-_SNAP = 1e-7  # of C
+_EDGE = 1e-14  # of C_i: the least distance of a dual from 0 and from C_i
+_SNAP = 1e-7  # of C_i
 _RIDGE = 1e-12  # of the mean diagonal
 
 
-def relative_gap(duals: Array, margins: Array, C: float) -> float:
-    """(P - D) / P with P = 1/2 alpha'Q alpha + C sum hinge and alpha'Q alpha = sum alpha_i y_i f(x_i)."""
+def relative_gap(duals: Array, margins: Array, box: Box) -> float:
+    """(P - D) / P with P = 1/2 alpha'Q alpha + sum C_i hinge_i and alpha'Q alpha = sum alpha_i y_i f(x_i)."""
     norm = float(duals @ margins)
-    primal = 0.5 * norm + C * float(np.maximum(0.0, 1.0 - margins).sum())
+    primal = 0.5 * norm + box.loss(margins)
     return 0.0 if primal == 0 else (primal - float(duals.sum()) + 0.5 * norm) / primal
 
 
-def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
+def newton_finish(Q: Array, C: float | Box, tol: float, max_steps: int = 60) -> Array:
     """Duals whose relative gap is at most `tol`, or the best that rounding allows.
 
     Examples
@@ -37,17 +38,19 @@ def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
     [0.5, 1.0]
     """
     n = len(Q)
-    a, lower, upper = np.full(n, 0.5 * C), np.ones(n), np.ones(n)
+    box = Box.of(C, n)
+    bound = box.upper
+    a, lower, upper = 0.5 * bound, np.ones(n), np.ones(n)
     best, best_gap = a, np.inf
     ridge = _RIDGE * max(float(np.trace(Q)) / n, np.finfo(float).tiny)
     for _ in range(max_steps):
         margins = Q @ a
-        gap = relative_gap(a, margins, C)
+        gap = relative_gap(a, margins, box)
         if gap < best_gap:
             best, best_gap = a, gap
         if gap <= tol:
             break
-        room = C - a
+        room = bound - a
         A = Q.copy()
         A[np.diag_indices(n)] += lower / a + upper / room + ridge
         try:
@@ -70,16 +73,16 @@ def newton_finish(Q: Array, C: float, tol: float, max_steps: int = 60) -> Array:
             1.0,
             _TO_THE_BOUNDARY * _longest((a, step_a), (room, -step_a), (lower, step_lower), (upper, step_upper)),
         )
-        a = np.clip(a + step * step_a, _EDGE * C, (1.0 - _EDGE) * C)
+        a = np.clip(a + step * step_a, _EDGE * bound, (1.0 - _EDGE) * bound)
         lower, upper = lower + step * step_lower, upper + step * step_upper
-    snapped = _snapped(best, Q @ best, C)
-    return snapped if relative_gap(snapped, Q @ snapped, C) <= max(tol, best_gap) else best
+    snapped = _snapped(best, Q @ best, bound)
+    return snapped if relative_gap(snapped, Q @ snapped, box) <= max(tol, best_gap) else best
 
 
-def _snapped(duals: Array, margins: Array, C: float) -> Array:
+def _snapped(duals: Array, margins: Array, bound: Array) -> Array:
     """Set duals that are within rounding of a bound to this bound, if their margins agree."""
-    duals = np.where((duals < _SNAP * C) & (margins > 1.0), 0.0, duals)
-    return np.where((duals > (1.0 - _SNAP) * C) & (margins < 1.0), C, duals)
+    duals = np.where((duals < _SNAP * bound) & (margins > 1.0), 0.0, duals)
+    return np.where((duals > (1.0 - _SNAP) * bound) & (margins < 1.0), bound, duals)
 
 
 def _longest(*pairs: tuple[Array, Array]) -> float:

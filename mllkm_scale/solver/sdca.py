@@ -1,6 +1,6 @@
 """SDCA for one SVM without bias term (the paper's Algorithm 1): one epoch, on each form of the problem.
 
-    max over 0 <= alpha <= C:   sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_ij
+    max over 0 <= alpha_i <= C_i:   sum alpha - 1/2 sum_ij alpha_i alpha_j y_i y_j K_ij
 
 Each epoch visits the samples in a given order, skips those that cannot move (the early bail-out), and returns the
 largest violation |g| among the others. Outputs yhat_j += delta y_i K_ij are updated for every j.
@@ -33,11 +33,11 @@ def step(output: float, sign: float, dual: float, diagonal: float, C: float) -> 
 
 
 @numba.njit(cache=True, nogil=True)
-def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, outputs: Array) -> float:
-    """One epoch on a dense Gram matrix; `duals` and `outputs` (yhat) are changed in place."""
+def sdca_epoch(gram: Array, signs: Array, upper: Array, order: Array, duals: Array, outputs: Array) -> float:
+    """One epoch on a dense Gram matrix; `upper` are the C_i, and `duals` and `outputs` (yhat) are changed in place."""
     worst = 0.0
     for i in order:
-        new, violation = step(outputs[i], signs[i], duals[i], gram[i, i], C)
+        new, violation = step(outputs[i], signs[i], duals[i], gram[i, i], upper[i])
         worst = max(worst, violation)
         change = (new - duals[i]) * signs[i]
         if change != 0.0:
@@ -49,7 +49,7 @@ def sdca_epoch(gram: Array, signs: Array, C: float, order: Array, duals: Array, 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def sdca_epoch_features(
-    features: Array, diagonal: Array, signs: Array, C: float, order: Array, duals: Array, w: Array
+    features: Array, diagonal: Array, signs: Array, upper: Array, order: Array, duals: Array, w: Array
 ) -> float:
     """One epoch on explicit features (n, p) that include the kernel weights; w = sum_i alpha_i y_i phi_i."""
     worst = 0.0
@@ -57,7 +57,7 @@ def sdca_epoch_features(
         output = 0.0
         for p in range(len(w)):
             output += features[i, p] * w[p]
-        new, violation = step(output, signs[i], duals[i], diagonal[i], C)
+        new, violation = step(output, signs[i], duals[i], diagonal[i], upper[i])
         worst = max(worst, violation)
         change = (new - duals[i]) * signs[i]
         if change != 0.0:

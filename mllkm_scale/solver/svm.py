@@ -4,8 +4,8 @@
     TiledSVM     tiles of the combined Gram matrix from the bounded store
     FeatureSVM   explicit features, no Gram matrix
 
-Each solves  max over 0 <= alpha <= C: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, with a warm start, and
-returns y f(x) of its samples.
+Each solves  max over 0 <= alpha_i <= C_i: sum alpha - 1/2 alpha' Q(beta) alpha  to a relative gap, with a warm start,
+and returns y f(x) of its samples.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.newton import newton_finish, relative_gap
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
@@ -50,6 +51,7 @@ class SVM(Protocol):
     """One class of the restricted problem, for any weights."""
 
     signs: Array
+    box: Box
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution: ...
 
@@ -57,7 +59,7 @@ class SVM(Protocol):
 def run_epochs(
     epoch: Callable[[Array], object],
     state: Callable[[], tuple[Array, Array]],
-    C: float,
+    C: float | Box,
     n: int,
     limits: EpochLimits,
     key: tuple[int, ...],
@@ -66,14 +68,15 @@ def run_epochs(
 
     Between two evaluations, samples at a bound whose margin is far on the right side of it are skipped (shrinking).
     """
-    done = 0
+    box, done = Box.of(C, n), 0
+    upper = box.upper
     while True:
         duals, margins = state()
-        gap = relative_gap(duals, margins, C)
+        gap = relative_gap(duals, margins, box)
         if (gap <= limits.tol and done >= limits.least) or done >= limits.most:
             return SVMSolution(duals.copy(), margins, gap, done)
         count = min(_CHECK_EVERY, limits.most - done)
-        resting = ((duals <= 0.0) & (margins > 1.0 + _FAR)) | ((duals >= C) & (margins < 1.0 - _FAR))
+        resting = ((duals <= 0.0) & (margins > 1.0 + _FAR)) | ((duals >= upper) & (margins < 1.0 - _FAR))
         for order in epoch_orders(n, count, *key, done):
             epoch(order[~resting[order]])
         done += count
@@ -86,29 +89,30 @@ class DenseSVM:
         self,
         gram: Callable[[Array], Array],
         signs: Array,
-        C: float,
+        C: float | Box,
         key: tuple[int, ...] = (0,),
         *,
         newton: bool = True,
     ) -> None:
-        self.signs, self._gram, self._C, self._key, self._newton = signs, gram, float(C), key, newton
+        self.signs, self.box = signs, Box.of(C, len(signs))
+        self._gram, self._key, self._newton = gram, key, newton
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         K = self._gram(weights)
         duals = duals.astype(np.float64, copy=True)
-        outputs = K @ (duals * self.signs)
+        outputs, upper = K @ (duals * self.signs), self.box.upper
 
         def epoch(order: Array) -> float:
-            return float(sdca_epoch(K, self.signs, self._C, order, duals, outputs))
+            return float(sdca_epoch(K, self.signs, upper, order, duals, outputs))
 
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
         before_newton = replace(limits, most=min(limits.most, EPOCHS_BEFORE_NEWTON)) if self._newton else limits
-        solution = run_epochs(epoch, state, self._C, len(duals), before_newton, self._key)
+        solution = run_epochs(epoch, state, self.box, len(duals), before_newton, self._key)
         if solution.gap <= limits.tol or not self._newton:
             return solution
-        exact = newton_finish(K * np.outer(self.signs, self.signs), self._C, limits.tol)
+        exact = newton_finish(K * np.outer(self.signs, self.signs), self.box, limits.tol)
         margins = self.signs * (K @ (exact * self.signs))
-        gap = relative_gap(exact, margins, self._C)
+        gap = relative_gap(exact, margins, self.box)
         return SVMSolution(exact, margins, gap, solution.epochs) if gap < solution.gap else solution

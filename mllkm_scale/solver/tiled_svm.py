@@ -13,6 +13,7 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.gram.store import TileKey, TileStore
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.sdca import sdca_epoch
 from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
@@ -33,19 +34,20 @@ class TiledSVM:
         kernels: LocallyLinearKernels,
         X: Array,
         signs: Array,
-        C: float,
+        C: float | Box,
         store: TileStore,
         name: str = "",
         key: tuple[int, ...] = (0,),
     ) -> None:
-        self.signs, self._kernels, self._X, self._C, self._key = signs, kernels, X, float(C), key
+        self.signs, self.box = signs, Box.of(C, len(signs))
+        self._kernels, self._X, self._key = kernels, X, key
         self._store, self._name, self._generation = store, name, ""
         self._blocks = [slice(i, min(i + TILE_ROWS, len(X))) for i in range(0, len(X), TILE_ROWS)]
 
     def solve(self, weights: Array, duals: Array, limits: EpochLimits) -> SVMSolution:
         self._renew(weights)
         duals = duals.astype(np.float64, copy=True)
-        outputs = np.zeros(len(duals))
+        outputs, upper = np.zeros(len(duals)), self.box.upper
         for i, block in enumerate(self._blocks):
             self._spread(weights, i, duals[block] * self.signs[block], outputs)
         forward = True
@@ -59,7 +61,7 @@ class TiledSVM:
                 local = order[(order >= block.start) & (order < block.stop)] - block.start
                 before, shadow = duals[block].copy(), outputs[block].copy()
                 tile = self._tile(weights, i, i)
-                worst = max(worst, sdca_epoch(tile, self.signs[block], self._C, local, duals[block], shadow))
+                worst = max(worst, sdca_epoch(tile, self.signs[block], upper[block], local, duals[block], shadow))
                 self._spread(weights, i, (duals[block] - before) * self.signs[block], outputs)
             forward = not forward
             return worst
@@ -67,7 +69,7 @@ class TiledSVM:
         def state() -> tuple[Array, Array]:
             return duals, self.signs * outputs
 
-        return run_epochs(epoch, state, self._C, len(duals), limits, self._key)
+        return run_epochs(epoch, state, self.box, len(duals), limits, self._key)
 
     def close(self) -> None:
         """Forget the tiles of this problem."""

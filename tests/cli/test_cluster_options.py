@@ -98,7 +98,7 @@ def test_workers_predict_what_this_process_predicts(
     assert mllkm(*words, tmp_path / "alone.h5").exit_code == 0
     result = mllkm(*words, tmp_path / "together.h5", "--workers", "1")
     assert result.exit_code == 0, result.stderr
-    assert "cluster: 1 worker, 1 thread, tcp://127.0.0.1:" in result.stderr
+    assert "cluster: 1 worker, 1 thread, tls://127.0.0.1:" in result.stderr
     with h5py.File(tmp_path / "alone.h5") as alone, h5py.File(tmp_path / "together.h5") as together:
         for name in ("prediction", "scores"):
             np.testing.assert_array_equal(together[name][:], alone[name][:])

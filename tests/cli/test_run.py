@@ -106,17 +106,6 @@ def test_a_job_that_is_not_there_is_named(mllkm: Run, tmp_path: Path) -> None:
     assert "absent.toml" in result.stderr
 
 
-def test_data_that_are_not_converted_are_refused_with_the_command_that_converts_them(
-    mllkm: Run, write_job: WriteJob
-) -> None:
-    job = write_job()
-    job.write_text(job.read_text().replace("wine.h5", "wine.npz"))
-    result = mllkm("run", job)
-    assert result.exit_code == 9
-    assert ":2: " in result.stderr
-    assert "mllkm convert" in result.stderr
-
-
 def test_resume_begins_a_training_goes_on_with_it_and_leaves_one_that_has_ended(
     mllkm: Run, write_job: WriteJob, tmp_path: Path, trained: tuple[Path, Result]
 ) -> None:
@@ -202,6 +191,6 @@ def test_the_template_runs_on_a_csv_file_to_the_same_bits_with_and_without_worke
     events = [json.loads(line) for line in result.stdout.splitlines()]
     cluster = next(event for event in events if event["event"] == "cluster")
     assert cluster["kind"] == "local"
-    assert cluster["description"].startswith("1 worker, 1 thread, tcp://127.0.0.1:")
+    assert cluster["description"].startswith("1 worker, 1 thread, tls://127.0.0.1:")
     assert events[-1]["status"] in ("converged", "learned")  # as held-out rows decide
     assert model.read_bytes() == alone

@@ -182,7 +182,7 @@ def test_workers_train_to_the_same_bits_and_the_cluster_is_told_on_stderr(
 ) -> None:
     result = mllkm("train", wine_h5, "--out", tmp_path / "run", "--anchors", "all", "--memory", "1GB", "--workers", "2")
     assert result.exit_code == 0, result.stderr
-    assert "cluster: 2 workers, 2 threads, tcp://127.0.0.1:" in result.stderr
+    assert "cluster: 2 workers, 2 threads, tls://127.0.0.1:" in result.stderr
     assert "cluster" not in result.stdout
     assert (tmp_path / "run" / "model.mllkm").read_bytes() == (trained[0] / "model.mllkm").read_bytes()
 

@@ -135,3 +135,34 @@ def test_names_are_shown_and_exported(mllkm: Run, iris: Path, tmp_path: Path) ->
     names = json.loads(mllkm("inspect", iris / "run", "--json").stdout)["feature_names"]
     assert mllkm("export", iris / "run", "--out", tmp_path / "m.npz").exit_code == 0
     assert json.loads((tmp_path / "m.json").read_text())["feature_names"] == names
+
+
+def test_explain_tells_what_makes_the_scores_of_rows(mllkm: Run, model: Path, wine_h5: Path) -> None:
+    result = mllkm("explain", model, wine_h5, "--rows", "2:4")
+    assert result.exit_code == 0, result.stderr
+    assert [line.split(":")[0] for line in result.stdout.splitlines() if line.startswith("row ")] == ["row 2", "row 3"]
+    assert result.stdout.count("constant") == 2
+    found = json.loads(mllkm("explain", model, wine_h5, "--rows", "2", "--json").stdout)
+    assert [one["row"] for one in found] == [2]
+    added = np.array([feature["contributions"] for feature in found[0]["features"]]).sum(axis=0)
+    np.testing.assert_allclose(added + found[0]["constants"], found[0]["scores"], atol=1e-9)
+
+
+def test_explain_reads_csv_as_far_as_it_goes(mllkm: Run, model: Path, wine_h5: Path, tmp_path) -> None:
+    with h5py.File(wine_h5) as data:
+        rows = data["X"][:3]
+    lines = [",".join(map(str, row.tolist())) for row in rows]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    first = json.loads(mllkm("explain", model, tmp_path / "rows.csv", "--rows", "0", "--json").stdout)
+    same = json.loads(mllkm("explain", model, wine_h5, "--rows", "0", "--json").stdout)
+    np.testing.assert_allclose(first[0]["scores"], same[0]["scores"], rtol=1e-9)
+    result = mllkm("explain", model, tmp_path / "rows.csv", "--rows", "1:9")
+    assert result.exit_code != 0
+    assert "rows.csv ends before row 8 (0-based): ask for rows that it has, not 1:9" in result.stderr
+
+
+@pytest.mark.parametrize(("rows", "why"), [("5:5", "has no rows"), ("a", "no range of rows"), ("-1:3", "no range")])
+def test_explain_refuses_what_is_no_range_of_rows(mllkm: Run, model: Path, wine_h5: Path, rows: str, why: str) -> None:
+    result = mllkm("explain", model, wine_h5, "--rows", rows)
+    assert result.exit_code == 2
+    assert why in result.stderr

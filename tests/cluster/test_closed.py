@@ -188,19 +188,3 @@ def test_from_another_host_no_port_of_a_run_is_open_without_the_certificate(
 
 
 TLS_OPTIONS = (("ca-file", "cert"), ("cert", "cert"), ("key", "key"))
-
-
-def test_a_training_of_a_script_is_gone_on_with_by_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its scheduler file is gone by then: the command line of the master would wait for it in vain."""
-    import click
-
-    from mllkm_scale.cli.ending import RESUME_WITH, _to_go_on
-    from mllkm_scale.cli.group import Invocation
-
-    arguments = ("run", "job.toml", "--scheduler-file", "run/scheduler-7.json")
-    context = click.Context(click.Command("run"), obj=Invocation(arguments))
-    assert _to_go_on(context, True) == "mllkm run job.toml --scheduler-file run/scheduler-7.json --resume"
-    monkeypatch.setenv(RESUME_WITH, "jobs/submit/slurm.sh job.toml")
-    assert _to_go_on(context, True) == "jobs/submit/slurm.sh job.toml"
-    for name in ("slurm.sh", "ssh.sh"):
-        assert RESUME_WITH in (ROOT / "jobs" / "submit" / name).read_text()

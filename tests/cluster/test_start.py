@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -439,3 +440,27 @@ class _server:
                 visitor.sendall(self.answer)
         for visitor in kept:
             visitor.close()
+
+
+def test_a_worker_that_freezes_while_it_starts_is_an_error_in_time_and_leaves_no_process() -> None:
+    here = psutil.Process()
+    before, frozen, over = set(here.children(recursive=True)), [], threading.Event()
+
+    def freeze() -> None:
+        while not over.wait(0.02) and not frozen:
+            for process in set(here.children(recursive=True)) - before:
+                if "spawn_main" in " ".join(process.cmdline()):
+                    process.suspend()
+                    frozen.append(process)
+                    break
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(freeze)
+        said, spec = "not all of the 2 worker processes have come up after 10 s", ClusterSpec("local", workers=2)
+        with pytest.raises(ClusterError, match=said), open_client(spec, memory_budget=BUDGET, timeout_s=10):
+            over.set()
+        over.set()
+    assert frozen
+    _, alive = psutil.wait_procs(set(here.children(recursive=True)) - before - {frozen[0]}, timeout=20)
+    assert not [process for process in alive if "spawn_main" in " ".join(process.cmdline())]
+    assert not frozen[0].is_running() or frozen[0].status() == psutil.STATUS_ZOMBIE

@@ -244,9 +244,3 @@ def test_a_closed_data_set_opens_again_when_read(write_hdf5):
 def test_what_is_no_matrix_of_numbers_is_refused(X, message):
     with pytest.raises(DataError, match=message):
         Dataset.from_arrays(X)
-
-
-def test_sparse_matrices_are_refused_with_the_remedy():
-    sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(DataError, match=r"sparse.*toarray"):
-        Dataset.from_arrays(sparse.eye(3, format="csr"))

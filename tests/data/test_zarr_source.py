@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import zarr
@@ -54,6 +56,29 @@ def test_a_damaged_chunk_is_named_by_its_rows(store):
             part.write_bytes(b"nonsense")
     with Dataset.open(store, y=None) as data, pytest.raises(DataError, match=r"train\.zarr:X: rows 0 to 19 "):
         data.chunk(0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("shape", [20, 2**63], "9,223,372,036,854,775,808 features, more than 1,000,000"),
+        ("shape", "text", r"train\.zarr:X cannot be read .*: its metadata are damaged; copy it again"),
+        ("codecs", [], "its metadata are damaged"),
+        ("chunk_grid", {"name": "regular", "configuration": []}, "its metadata are damaged"),
+        ("chunk_key_encoding", {"name": "default", "configuration": {"separator": [[]]}}, "its metadata are damaged"),
+    ],
+)
+def test_metadata_that_no_array_has_are_refused(store, field, value, said):
+    file = store / "X" / "zarr.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    with pytest.raises(DataError, match=said):
+        Dataset.open(store, y=None)
+
+
+def test_a_listing_does_without_an_array_whose_metadata_are_damaged(store):
+    (store / "X" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array"}')
+    with pytest.raises(DataError, match="it has some that cannot be read"):
+        Dataset.open(store, x="Z", y=None)
 
 
 def test_compound_arrays_are_refused(tmp_path):

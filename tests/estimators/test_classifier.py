@@ -54,7 +54,7 @@ def test_a_dataset_on_disk_gives_the_machine_of_the_arrays(tmp_path, real_data):
         disk = MLLKMClassifier(anchors="all", n_jobs=1).fit(dataset)
         assert np.array_equal(disk.predict(dataset), arrays.predict(X))
         assert np.array_equal(disk.decision_function(dataset), arrays.decision_function(X))
-    assert np.array_equal(arrays.coef_, disk.coef_)
+    assert np.array_equal(arrays.kernel_coef_, disk.kernel_coef_)
     assert np.array_equal(arrays.predict(X), disk.predict(X))
 
 
@@ -66,7 +66,7 @@ def test_the_fitted_attributes_have_the_documented_shapes(real_data, name, K, co
     s = len(machine.weights_)
     assert machine.anchors_.shape == (s, 4)
     assert machine.gammas_.shape == machine.kernel_scale_.shape == machine.weights_.shape == (s,)
-    assert machine.coef_.shape == (K, s, 4)
+    assert machine.kernel_coef_.shape == (K, s, 4)
     assert machine.local_coef_.shape == (K, s)
     assert machine.duals_.shape == (len(X), K)
     assert machine.decision_function(X).shape == ((len(X),) if K == 1 else (len(X), K))

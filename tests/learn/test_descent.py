@@ -15,7 +15,7 @@ from mllkm_scale.data.labels import signs_of
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.learn import descent as module
-from mllkm_scale.learn.batches import Units
+from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import DescentState
 from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_step
@@ -42,7 +42,7 @@ def test_the_loss_falls_and_what_is_not_linear_is_learned(request, descent_of, n
     assert [epoch.number for epoch in epochs] == list(range(1, 61))
     assert epochs[-1].loss < 0.6 * epochs[0].loss
     limit = 0.2 if (name, metric) == ("xor", 2) else 0.06  # principal directions may miss what tells xor apart
-    assert descent.held_error(descent.batches.units.of(X).astype(np.float32), codes) <= limit
+    assert descent.held_error(descent.batches.units.of(X).astype(np.float32), codes, np.ones(len(X))) <= limit
 
 
 @pytest.mark.parametrize("map_name", MAPS)
@@ -77,11 +77,31 @@ def test_blocks_that_are_not_shared_give_the_bits_of_those_that_are(monkeypatch,
         assert finished(descent_of(rings, threads, epochs=3, batch_rows=100))[1].tobytes() == alone.tobytes()
 
 
+def test_weights_count_by_their_ratios_in_the_loss_and_in_the_error(descent_of, rings):
+    X, codes = rings
+    weights = np.random.default_rng(0).choice([0.5, 1.0, 3.0], len(X))
+
+    def descent(scale):
+        made = descent_of(rings, epochs=3)
+        plain = made.batches
+        made.batches = Batches(
+            plain.source, plain.signs, plain.used, plain.batch_rows, plain.units, plain.seed, scale * weights
+        )
+        held = plain.units.of(X[::4]).astype(np.float32), codes[::4], scale * weights[::4]
+        epochs, values = finished(made, held)
+        wrong = made.decide(held[0]).argmax(axis=1) != held[1]
+        assert epochs[-1].held_error == pytest.approx(np.average(wrong, weights=held[2]))
+        return [epoch.loss for epoch in epochs], values.tobytes()
+
+    assert descent(1.0) == descent(8.0)
+    assert descent(1.0)[1] != finished(descent_of(rings, epochs=3))[1].tobytes()
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(descent_of, rings):
     X, codes = rings
     descent = descent_of(rings, epochs=4)
-    held = descent.batches.units.of(X[::4]).astype(np.float32), codes[::4]
+    held = descent.batches.units.of(X[::4]).astype(np.float32), codes[::4], np.ones(len(X[::4]))
     epochs, values = finished(descent, held)
     return held, [(epoch.number, epoch.loss, epoch.held_error) for epoch in epochs], values.tobytes()
 
@@ -116,7 +136,7 @@ def test_a_descent_stopped_after_any_steps_goes_on_to_the_same_bits(descent_of, 
 
 def test_a_state_is_the_same_after_arrays_and_back(descent_of, rings):
     descent = descent_of(rings, epochs=2)
-    finished(descent, (descent.batches.units.of(rings[0]).astype(np.float32), rings[1]))
+    finished(descent, (descent.batches.units.of(rings[0]).astype(np.float32), rings[1], np.ones(len(rings[1]))))
     state = descent.state
     again = DescentState.from_arrays(state.to_arrays())
     for name in ("place", "steps", "loss", "seen", "within", "best_error"):

@@ -68,13 +68,13 @@ def test_every_derivative_is_that_of_finite_differences(map_name, componentwise,
     machine, X, signs = random_machine(map_name, componentwise, n_outputs, metric)
     block = make_block(machine.layout, N_ROWS, np.float64)
     np.testing.assert_allclose(block.decide(machine, X), brute_force(machine, X), rtol=1e-9, atol=1e-10)
-    share = 0.3
+    share, weights = 0.3, np.random.default_rng(3).uniform(0.1, 4.0, size=(N_ROWS, 1))
 
     def loss(values):
         f = brute_force(LearnedMachine(machine.layout, values), X)
-        return share * np.maximum(0.0, 1.0 - signs * f).sum()
+        return share * (weights * np.maximum(0.0, 1.0 - signs * f)).sum()
 
-    total, _ = block.step(machine, X, signs, share)
+    total, _ = block.step(machine, X, signs * weights, share)
     assert share * total == pytest.approx(loss(machine.values))
     step, numeric = 1e-6, np.empty(machine.layout.size)
     for i in range(len(numeric)):

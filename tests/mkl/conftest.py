@@ -12,6 +12,7 @@ from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import RestrictedProblem
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.svm import DenseSVM
 
 FAMILIES = {
@@ -29,7 +30,7 @@ class Restricted:
 
     features: list[np.ndarray]
     signs: np.ndarray
-    C: float
+    C: np.ndarray  # C_i (n, 1)
     blocks: list
     optimum: float
     lean_blocks: list
@@ -37,7 +38,12 @@ class Restricted:
     @property
     def problem(self) -> RestrictedProblem:
         """The problem of the interior point: on lean blocks, if there are any."""
-        return RestrictedProblem(self.lean_blocks or self.blocks, self.C, lean=bool(self.lean_blocks))
+        return RestrictedProblem(self.lean_blocks or self.blocks, self.box, lean=bool(self.lean_blocks))
+
+    @property
+    def box(self) -> Box:
+        """That of the duals of all classes."""
+        return Box(1.0, np.tile(self.C[:, 0], len(self.blocks)))
 
     def oracle(self, max_epochs: int = 1000) -> Oracle:
         """SVMs on dense Grams; a block speaks of y y' o K, an SVM of K."""
@@ -45,8 +51,8 @@ class Restricted:
         def gram(block):
             return lambda weights: block.gram(weights) * np.outer(block.signs, block.signs)
 
-        svms = [DenseSVM(gram(block), block.signs, self.C) for block in self.blocks]
-        return Oracle(svms, lambda k, duals: self.blocks[k].forms(duals), self.C, max_epochs)
+        svms = [DenseSVM(gram(block), block.signs, Box(1.0, self.C[:, 0])) for block in self.blocks]
+        return Oracle(svms, lambda k, duals: self.blocks[k].forms(duals), max_epochs)
 
     def per_class(self, duals: np.ndarray) -> np.ndarray:
         """Duals of all classes, one after the other, as (n, K)."""
@@ -58,21 +64,22 @@ def scaled(features):
     return features / np.sqrt(np.mean(np.sum(features**2, axis=1)))
 
 
-@pytest.fixture(scope="session", params=["one-class", "three-classes"])
+@pytest.fixture(scope="session", params=["one-class", "three-classes", "weights"])
 def data(request, small_problem):
-    if request.param == "three-classes":
+    if request.param != "one-class":
         X, signs = small_problem("wine", 36)
-        return X[:, :5], signs
+        weights = np.geomspace(0.25, 4.0, 36) if request.param == "weights" else np.ones(36)
+        return X[:, :5], signs, 2.0 * weights[:, None]
     X, signs = small_problem("breast_cancer", 45)
     X = X[:, :5].copy()
     X[3] += 30.0  # a sample that no kernel reaches
-    return X, signs
+    return X, signs, np.full((len(X), 1), 2.0)
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
 def restricted(request, data, mkl_reference):
-    X, signs = data
-    family, C, lean_blocks = FAMILIES[request.param], 2.0, []
+    X, signs, C = data
+    family, lean_blocks = FAMILIES[request.param], []
     if family is None:
         generic = GenericFamily.fit(X)
         grams = [generic.gram(id, X, X) for id in range(0, len(generic), 3)]

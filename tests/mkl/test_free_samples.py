@@ -12,6 +12,7 @@ from mllkm_scale.mkl.forms import Choice
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import WorkingSets
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.svm import SVMSolution
 
 
@@ -26,7 +27,7 @@ def noisy():
     kernels = family.kernels(X[:30], gammas, 1.0 / kernels.diagonals(X).mean(axis=0))
     weights = np.zeros(30)
     weights[3] = 1.0
-    sets = WorkingSets(kernels, weights, [np.arange(600)], [np.zeros(600)], 0.2)
+    sets = WorkingSets(kernels, weights, [np.arange(600)], [np.zeros(600)], Box.of(0.2, 600))
     inner = InnerMKL(Dataset.from_arrays(X), signs, 10**9)
     return inner, sets, inner.interior_point(Choice("dense", 10**6, ""), sets, 1e-7).objective.primal
 
@@ -41,7 +42,7 @@ def gap_of(inner, sets, solution):
         outputs = outputs + weight * (F @ w)
         forms.append(w @ w)
     hinge = np.maximum(0.0, 1.0 - signs * outputs).sum()
-    primal = 0.5 * (solution.weights @ np.sqrt(forms)) ** 2 + sets.C * hinge
+    primal = 0.5 * (solution.weights @ np.sqrt(forms)) ** 2 + sets.box.C * hinge
     return (primal - (solution.duals.sum() - 0.5 * max(forms))) / primal
 
 
@@ -62,7 +63,7 @@ def test_a_step_that_goes_too_far_is_taken_back_to_where_p_is_lower(noisy):
     def forms(_, duals):
         return sets.kernels.quadratic_forms(*inner.signed(rows, 0, duals))
 
-    oracle = Oracle([svm], forms, sets.C)
+    oracle = Oracle([svm], forms)
     useless = np.zeros(30)
     useless[8] = 1.0
     at_best = oracle.evaluate(best.weights, 1e-7)
@@ -103,7 +104,7 @@ def test_samples_near_a_kernel_that_has_no_weight_yet_are_not_held(noisy, monkey
     kernels = family.kernels(np.vstack([X[:10], X[300:301]]), gammas)
     kernels = family.kernels(kernels.anchors, gammas, 1.0 / kernels.diagonals(X).mean(axis=0))
     weights = np.append(np.full(10, 0.1), 0.0)
-    sets = WorkingSets(kernels, weights, [np.arange(330)], [np.zeros(330)], 5.0)
+    sets = WorkingSets(kernels, weights, [np.arange(330)], [np.zeros(330)], Box.of(5.0, 330))
     inner, masks, plain = InnerMKL(Dataset.from_arrays(X), signs, 10**9), [], InnerMKL.solve_free
 
     def watched(self, sets, weights, duals, free, tol):
@@ -127,12 +128,12 @@ def test_where_no_free_samples_fit_the_weights_follow_a_first_order_rule(noisy, 
 
 def test_an_evaluation_starts_from_the_duals_that_it_is_given():
     class Still:
-        signs = np.ones(3)
+        signs, box = np.ones(3), Box.of(1.0, 3)
 
         def solve(self, weights, duals, limits):
             return SVMSolution(duals, np.ones(3), 0.0, 0)
 
-    oracle = Oracle([Still()], lambda k, duals: np.array([duals.sum()]), 1.0)
+    oracle = Oracle([Still()], lambda k, duals: np.array([duals.sum()]))
     given = [np.array([0.1, 0.2, 0.3])]
     assert oracle.evaluate(np.ones(1), np.inf, start=given).forms[0] == pytest.approx(0.6)
     assert oracle.evaluate(np.ones(1), np.inf).forms[0] == pytest.approx(0.6)

@@ -25,6 +25,7 @@ from mllkm_scale.mkl.forms import (
 )
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.restricted import WorkingSets
+from mllkm_scale.solver.box import Box
 
 
 @pytest.fixture
@@ -41,26 +42,28 @@ def problem(small_problem):
     return make
 
 
-def sets_of(kernels, rows, C=2.0):
-    n = len(kernels)
-    return WorkingSets(kernels, np.full(n, 1.0 / n), rows, [np.zeros(len(r)) for r in rows], C)
+def sets_of(kernels, rows, C=2.0, weights=None):
+    n, box = len(kernels), Box.of(C, 1 + max(int(r.max()) for r in rows)) if weights is None else Box(C, weights)
+    return WorkingSets(kernels, np.full(n, 1.0 / n), rows, [np.zeros(len(r)) for r in rows], box)
 
 
-def solve(inner, kernels, rows, tol, C=2.0):
-    return inner(sets_of(kernels, rows, C), tol)
+def solve(inner, kernels, rows, tol, C=2.0, weights=None):
+    return inner(sets_of(kernels, rows, C, weights), tol)
 
 
 @pytest.mark.parametrize("componentwise", [False, True])
 @pytest.mark.parametrize("form", ["features", "tiles"])
-def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monkeypatch, form, componentwise):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_first_order_forms_reach_the_optimum_of_the_interior_point(problem, monkeypatch, form, componentwise, weighted):
     data, signs, kernels, rows = problem(componentwise)
-    exact = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-7)
+    weights = np.random.default_rng(0).choice([0.1, 1.0, 5.0], 90) if weighted else None
+    exact = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-7, weights=weights)
     inner = InnerMKL(data, signs, 10**9)
     sizes = inner.sizes(sets_of(kernels, rows))
     choice = choose_form(sizes, 10**9)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: type(choice)(form, 0, ""))
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", 32)
-    solution = solve(inner, kernels, rows, 1e-3)
+    solution = solve(inner, kernels, rows, 1e-3, weights=weights)
     assert inner.choices == {form: 1}
     assert solution.objective.gap <= 1e-3
     assert solution.objective.primal == pytest.approx(exact.objective.primal, rel=1e-3)

@@ -22,7 +22,7 @@ def test_starts_are_strictly_inside_and_violate_no_row(restricted):
     for point in starts(restricted):
         q = problem.forms(point.duals)
         assert point.duals.min() > 0
-        assert point.duals.max() < problem.C
+        assert (point.duals < problem.upper).all()
         assert min(point.lower.min(), point.upper.min(), point.weights.min(), point.slacks.min()) > 0
         assert point.weights.sum() == pytest.approx(1.0)
         np.testing.assert_allclose(0.5 * q + point.slacks, point.level, rtol=1e-9)
@@ -62,8 +62,8 @@ def test_correctors_make_no_step_shorter(restricted):
         newton = Newton(problem, point, *problem.moments(point.duals))
         mehrotra, _target = newton.corrected_direction()
         direction, step = newton.centred_direction()
-        assert step >= longest_step(point, mehrotra, problem.C)
-        assert step == longest_step(point, direction, problem.C)
+        assert step >= longest_step(point, mehrotra, problem.upper)
+        assert step == longest_step(point, direction, problem.upper)
         point = point.moved(0.99 * step, direction)
         point = lifted(point, problem.forms(point.duals))
 
@@ -75,7 +75,7 @@ def test_directions_solve_the_linearised_conditions(restricted):
     V, q = problem.moments(point.duals)
     U, newton = problem.columns(V), Newton(problem, point, V, q)
     row = 0.5 * q + point.slacks - point.level + 0.1
-    targets = replace(point.products(problem.C), rows=np.full(len(q), 0.3))
+    targets = replace(point.products(problem.upper), rows=np.full(len(q), 0.3))
     step = newton.direction(row, targets)
     curvature = problem.columns(problem.vectors(step.duals)) @ point.weights
     scale = np.abs(newton.residual_duals).max()
@@ -87,7 +87,7 @@ def test_directions_solve_the_linearised_conditions(restricted):
     np.testing.assert_allclose(point.weights * step.slacks + point.slacks * step.weights, targets.rows, rtol=1e-6)
     np.testing.assert_allclose(point.lower * step.duals + point.duals * step.lower, targets.lower, rtol=1e-6)
     np.testing.assert_allclose(
-        -point.upper * step.duals + (problem.C - point.duals) * step.upper, targets.upper, rtol=1e-6
+        -point.upper * step.duals + (problem.upper - point.duals) * step.upper, targets.upper, rtol=1e-6
     )
 
 

@@ -18,7 +18,7 @@ def problem(request, restricted):
     by_columns, blocks = request.param == "columns", restricted.lean_blocks or restricted.blocks
     if by_columns and not blocks[0].width:
         pytest.skip("generic kernels have no explicit features")
-    return RestrictedProblem(blocks, restricted.C, lean=bool(restricted.lean_blocks), by_columns=by_columns)
+    return RestrictedProblem(blocks, restricted.box, lean=bool(restricted.lean_blocks), by_columns=by_columns)
 
 
 def point(problem, spread):

@@ -18,6 +18,7 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.forms import Choice, tile_bytes
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.restricted import WorkingSets
+from mllkm_scale.solver.box import Box
 
 TILE_ROWS = 128
 DISK_BYTES = 4_000_000
@@ -93,12 +94,12 @@ def stores(monkeypatch):
 
 def solve(inner, kernels, n_rows, tol):
     weights = np.full(len(kernels), 1.0 / len(kernels))
-    return inner(WorkingSets(kernels, weights, [np.arange(n_rows)], [np.zeros(n_rows)], C), tol)
+    return inner(WorkingSets(kernels, weights, [np.arange(n_rows)], [np.zeros(n_rows)], Box.of(C, n_rows)), tol)
 
 
 def solve_traced(inner, kernels, n_rows):
     """The solution, and the bytes allocated at once for it; what is imported and compiled first does not count."""
-    few = WorkingSets(kernels, np.ones(len(kernels)), [np.arange(200)], [np.zeros(200)], C)
+    few = WorkingSets(kernels, np.ones(len(kernels)), [np.arange(200)], [np.zeros(200)], Box.of(C, 200))
     inner.alternate(Choice("tiles", 0, ""), few, 0.9)
     tracemalloc.start()
     try:

@@ -12,6 +12,7 @@ from mllkm_scale.mkl.alternating import alternating_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.restricted import Objective, RestrictedProblem
 from mllkm_scale.mkl.simple import descent_direction, simple_mkl
+from mllkm_scale.solver.box import Box
 
 FIRST_ORDER = {"simple": simple_mkl, "alternating": alternating_mkl}
 REFERENCE = 1e-8  # relative accuracy of the conic solver
@@ -22,7 +23,7 @@ def check(restricted, solution, mkl_reference):
     assert solution.weights.min() >= 0
     assert solution.weights.sum() == pytest.approx(1.0, rel=1e-12)
     assert solution.duals.min() >= 0
-    assert solution.duals.max() <= restricted.C
+    assert (restricted.per_class(solution.duals) <= restricted.C).all()
     dual, primal = mkl_reference.bounds(
         restricted.features, restricted.signs, restricted.C, restricted.per_class(solution.duals), solution.weights
     )
@@ -69,7 +70,7 @@ def test_the_interior_point_has_the_same_bits_with_any_number_of_threads(restric
     solutions = []
     for size in (1, 2, 3):
         with one_blas_thread(), Threads(size) as threads:
-            problem = RestrictedProblem(restricted.blocks, restricted.C, threads)
+            problem = RestrictedProblem(restricted.blocks, restricted.box, threads)
             solutions.append(interior_point(problem, 1e-5))
     for other in solutions[1:]:
         np.testing.assert_array_equal(other.duals, solutions[0].duals)
@@ -180,3 +181,37 @@ def test_the_gap_is_relative_to_the_primal(primal, dual, gap):
 
 def test_the_gap_of_a_point_that_is_not_finite_never_passes_for_small():
     assert not Objective(np.nan, np.nan).gap <= 1.0
+
+
+@pytest.mark.parametrize("spread", [1e2, 1e6])
+def test_the_interior_point_copes_with_weights_of_samples_that_differ_by_far(small_problem, spread):
+    """A sample of little weight in a problem of heavy ones: its box is small against theirs."""
+    X, signs = small_problem("breast_cancer", 150)
+    X = X[:, :5]
+    kernels = Family("gaussian", local_bias=1.0).kernels(X[:20], np.tile([0.05, 0.3], 10))
+    kernels = Family("gaussian", local_bias=1.0).kernels(
+        X[:20], np.tile([0.05, 0.3], 10), 1.0 / kernels.diagonals(X).mean(axis=0)
+    )
+    weights = np.random.default_rng(0).permutation(np.geomspace(1 / np.sqrt(spread), np.sqrt(spread), 150))
+    solution = interior_point(RestrictedProblem([make_block(kernels, X, signs[:, 0])], Box(1.0, weights)), 1e-6)
+    assert solution.objective.gap <= 1e-6
+    assert solution.steps <= 30
+    assert (solution.duals <= weights).all()
+
+
+def test_a_weight_is_that_many_samples_alike(small_problem):
+    """Whole weights are repeated samples, and weights and C count by their product alone."""
+    X, signs = small_problem("iris", 40)
+    times = np.random.default_rng(1).integers(1, 4, 40)
+    kernels = Family("gaussian", local_bias=1.0).kernels(X[:10], np.full(10, 0.3))
+
+    def solved(rows, box):
+        blocks = [make_block(kernels, X[rows], y[rows]) for y in signs.T]
+        return interior_point(RestrictedProblem(blocks, Box(box.C, np.tile(box.weights, signs.shape[1]))), 1e-7)
+
+    weighted = solved(np.arange(40), Box(2.0, times.astype(float)))
+    scaled = solved(np.arange(40), Box(0.5, 4.0 * times))
+    repeated = solved(np.repeat(np.arange(40), times), Box.of(2.0, int(times.sum())))
+    assert weighted.objective.primal == pytest.approx(repeated.objective.primal, rel=1e-6)
+    assert weighted.objective.dual == pytest.approx(repeated.objective.dual, rel=1e-6)
+    np.testing.assert_array_equal(weighted.duals, scaled.duals)

@@ -174,6 +174,9 @@ def test_evaluation_measures_probabilities(make_model, classes):
     bins = np.minimum((largest * BINS).astype(int), BINS - 1)
     off = [abs((right[bins == b] - largest[bins == b]).sum()) for b in range(BINS)]
     assert found.calibration_error == pytest.approx(sum(off) / len(y))
+    drawn = np.random.default_rng(1).random((2000, 300)) < largest
+    by_chance = np.mean([abs(np.bincount(bins, d - largest, minlength=BINS)).sum() for d in drawn]) / len(y)
+    assert found.calibration_by_chance == pytest.approx(by_chance, rel=0.05)
     plain = evaluate(replace(model, calibration=None), Dataset.from_arrays(X, y))
     assert (plain.log_loss, plain.as_dict()["brier"]) == (None, None)
     assert (plain.confusion == found.confusion).all()

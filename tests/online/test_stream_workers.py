@@ -98,7 +98,7 @@ def test_partial_fit_probes_by_the_workers_of_the_active_client(client, real_dat
         for start in (0, 500):  # between the calls, no probe is under way at the workers
             machine.partial_fit(X[start : start + 500], y[start : start + 500], classes=range(10))
             assert not any(client.processing().values())
-        bits.append(machine.coef_.tobytes())
+        bits.append(machine.kernel_coef_.tobytes())
         sent.append(len(probes))
     assert bits[0] == bits[1]
     assert sent[0] == sent[1] > 10

@@ -5,7 +5,8 @@ weights are shared:
 
     max  1'a - 1/2 s^2    s.t.   |(F_m' (a_k o y_k))_k| <= s  for all m,    0 <= a <= C
 
-Kernel `anchor * len(gammas) + gamma` has that anchor and that gamma.
+where C is a number, or (n, 1): C_i of samples with weights. Kernel `anchor * len(gammas) + gamma` has that anchor and
+that gamma.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def solve(features, signs, C):
         cp.reshape(stacked @ cp.multiply(signs[:, k], a[:, k]), (width, len(features)), order="F") for k in range(K)
     ]
     rows = cp.norm(cp.vstack(parts), 2, axis=0) <= s
-    problem = cp.Problem(cp.Maximize(cp.sum(a) - 0.5 * cp.square(s)), [rows, a >= 0, a <= C])
+    problem = cp.Problem(cp.Maximize(cp.sum(a) - 0.5 * cp.square(s)), [rows, a >= 0, a <= np.broadcast_to(C, (n, K))])
     for tol in (1e-9, 1e-8):  # rounding does not always allow the smaller one
         with warnings.catch_warnings(action="ignore"):
             problem.solve(solver=cp.CLARABEL, tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol)
@@ -119,7 +120,7 @@ def bounds(features, signs, C, duals, weights):
     signed = duals * signs
     q = quadratic_forms(features, signed)
     F = sum(b * (phi @ (phi.T @ signed)) for b, phi in zip(weights, features, strict=True) if b > 0)
-    primal = 0.5 * (weights @ np.sqrt(q)) ** 2 + C * np.maximum(0.0, 1.0 - signs * F).sum()
+    primal = 0.5 * (weights @ np.sqrt(q)) ** 2 + (C * np.maximum(0.0, 1.0 - signs * F)).sum()
     return float(duals.sum() - 0.5 * q.max()), float(primal)
 
 

@@ -32,7 +32,12 @@ def test_the_model_is_measured_on_the_test_rows(iris, tmp_path):
     expected = evaluate(result.model, test)
     np.testing.assert_array_equal(result.evaluation.confusion, expected.confusion)
     written = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    explained = written.pop("explained")
     assert written == {"data": "iris.h5:X_test"} | expected.as_dict()
+    assert [one["row"] for one in explained] == list(expected.telling)
+    for one in explained:
+        added = sum(part["added"] for part in one["features"]) + one["rest"] + one["constant"]
+        assert added == pytest.approx(one["score"])
     assert train(data_of(iris), **SETTINGS).evaluation is None
 
 

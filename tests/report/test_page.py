@@ -8,11 +8,14 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
+from mllkm_scale import MLLKMClassifier, load_model
 from mllkm_scale.errors import DataError, ModelFileError, ParameterError, ScratchError
 from mllkm_scale.report import write_report
+from mllkm_scale.report.shape_pictures import _drawn
 
 ALWAYS = ["What was trained on what", "Data", "Course", "Model", "Anchors", "Kernels", "Memory"]
 
@@ -159,3 +162,55 @@ def test_a_page_that_cannot_be_written_is_an_error_that_names_it(digits_run, tmp
         write_report(digits_run, out=tmp_path / "nowhere" / "page.html")
     with pytest.raises(ParameterError, match="is a folder: name a file"):
         write_report(digits_run, out=tmp_path)
+
+
+def test_shape_functions_tell_where_no_row_was_seen_and_all_can_be_drawn(additive_run, tmp_path):
+    some = write_report(additive_run, out=tmp_path / "some.html").read_text()
+    every = write_report(additive_run, out=tmp_path / "every.html", all_shapes=True).read_text()
+    assert "over the training rows, as a share" in some
+    assert "falls back to 0 because no kernel is near" in some
+    assert every.count("<figure") >= some.count("<figure")
+
+
+def test_what_is_drawn_of_a_shape_function_is_the_density_of_the_rows(additive_run):
+    model = load_model(additive_run / "model.mllkm")
+    drawn = _drawn(model, 0)
+    quantiles = model.profile.quantiles[0]
+    assert drawn.ticks[drawn.seen][[0, -1]].tolist() == quantiles[[0, -1]].tolist()
+    assert drawn.shares.sum() == pytest.approx(1.0)
+    assert drawn.ticks[0] < quantiles[0] < quantiles[-1] < drawn.ticks[-1]
+    middle = drawn.edges[20]
+    assert drawn.shares[:20].sum() == pytest.approx(np.mean(quantiles < middle), abs=0.05)
+
+
+def test_the_page_has_curves_calibration_importances_and_explained_rows(digits_run, parsed):
+    page = parsed(digits_run / "report.html")
+    alts = " ".join(image["alt"] for image in page.images)
+    for what in ("ROC and precision-recall curves", "Calibration plot", "Error on test rows over rounds"):
+        assert what in alts
+    for heading in ("Features", "Some test rows"):
+        assert heading in page.headings
+    evaluation = json.loads((digits_run / "evaluation.json").read_text())
+    assert f"row {evaluation['explained'][0]['row']}:" in page.text
+    errors = [json.loads(line)["held_error"] for line in (digits_run / "history.jsonl").read_text().splitlines()]
+    assert [number for number, error in enumerate(errors, 1) if error is not None] == [
+        number for number in (1, 2, 4, 8, 16, 32) if number <= len(errors)
+    ]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"componentwise": True, "anchors": 40}])
+def test_a_fitted_estimator_writes_its_report(real_data, parsed, tmp_path, parameters):
+    X, y = real_data("breast_cancer")
+    table = pd.DataFrame(X[:, :5], columns=["one", "two", "<b>three</b>", "four", "five"])
+    table["kind"] = np.where(table["two"] > 19, "high", "low")
+    machine = MLLKMClassifier(n_jobs=1, **parameters).fit(table[:300], y[:300])
+    page = parsed(machine.report(tmp_path / "page.html", table[300:], y[300:]))
+    for heading in ("On the test rows", "Features", "Some test rows", "Kernels", "Memory"):
+        assert heading in page.headings
+    assert "kind" in page.text
+    assert "b" not in page.tags
+    assert "of a fitted estimator" in page.text
+    alone = parsed(machine.report(tmp_path / "alone.html"))
+    assert "On the test rows" not in alone.headings
+    with pytest.raises(ParameterError, match="give a label for each row of X"):
+        machine.report(tmp_path / "page.html", table)

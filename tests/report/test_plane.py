@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,17 @@ def test_every_model_has_a_picture_of_its_anchors(models, name):
     picture = anchor_regions(models[name], None)
     assert picture.source.startswith("data:image/")
     assert picture.caption
+
+
+def test_the_plane_of_many_features_takes_little_memory():
+    X = np.random.default_rng(0).normal(size=(20, 6000))
+    model = train(Dataset.from_arrays(X, np.arange(20) % 2), anchors="all", max_rounds=1, n_jobs=1).model
+    tracemalloc.start()
+    plane = plane_of(model)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(plane.directions @ plane.directions.T, np.eye(2), atol=1e-9)
+    assert peak < 20 * X.nbytes
 
 
 def test_a_plane_without_extent_is_still_a_plane(models):

@@ -47,7 +47,7 @@ def model_with():
         machine = MLLKMClassifier(anchors="all", scaling="none", componentwise=componentwise, tol=0.3, n_jobs=1).fit(
             Z, y
         )
-        return replace(machine.model_, preprocessor=prepared, feature_names=NAMES)
+        return replace(machine.model_, preprocessor=prepared, feature_names=NAMES, profile=None)
 
     return make
 

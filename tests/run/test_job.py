@@ -252,7 +252,6 @@ def test_a_problem_is_told_with_its_line_and_a_remedy(
         ("", 1, "[data] is missing"),
         ('[output]\nrun = "r"', 1, "[data] is missing"),
         ('\n[output]\n[data]\npath = "a.h5"', 2, "[output] has no run"),
-        ('[data]\npath = "mnist.npz"\n[output]\nrun = "r"', 2, "mllkm convert"),
         ('[data]\npath = ["a.h5"]\n[output]\nrun = "r"', 2, "path must be text, not a list"),
         ('[data]\npath = "a.h5"\nx = ""\n[output]\nrun = "r"', 3, "x is empty"),
         ('data = 3\n[output]\nrun = "r"', 1, "write [data] on a line of its own"),

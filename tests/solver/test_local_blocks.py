@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale.kernels.grid import Family
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.local_blocks import LocalBlocks
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
@@ -29,11 +30,12 @@ def test_epochs_are_those_of_algorithm_1_on_the_combined_gram(n, d, s, bias, see
     X, signs, weights, kernels = problem(n, d, s, bias, seed)
     gram = kernels.combined_gram(weights, X, X)
     gram[np.diag_indices(n)] = np.maximum(np.diagonal(gram), 1e-9)  # so that rounding does not decide
-    start = np.clip(np.random.default_rng(seed).uniform(-0.5, 1.5, n), 0.0, 0.7)
+    box = Box(0.7, np.random.default_rng(seed + 1).choice([0.1, 1.0, 3.0], n))
+    start = np.clip(np.random.default_rng(seed).uniform(-0.5, 1.5, n), 0.0, box.upper)
     expected, outputs = start.copy(), gram @ (start * signs)
-    blocks = LocalBlocks(kernels, weights, X, signs, 0.7, start.copy(), np.float64)
+    blocks = LocalBlocks(kernels, weights, X, signs, box, start.copy(), np.float64)
     for order in epoch_orders(n, 3, seed):
-        sdca_epoch(gram, signs, 0.7, order, expected, outputs)
+        sdca_epoch(gram, signs, box.upper, order, expected, outputs)
         blocks.epoch(order)
     reached = np.diagonal(gram) > 1e-6
     np.testing.assert_allclose(blocks.duals[reached], expected[reached], rtol=1e-6, atol=1e-8)

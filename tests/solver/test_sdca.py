@@ -7,7 +7,7 @@ import pytest
 
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch, sdca_epoch_features
 
-C = 0.7
+C = np.random.default_rng(2).choice([0.2, 0.7, 1.1], size=25)  # C_i: samples have weights
 
 
 def epoch_by_numpy(K, y, order, duals):
@@ -15,10 +15,10 @@ def epoch_by_numpy(K, y, order, duals):
     duals, worst = duals.copy(), 0.0
     for i in order:
         g = 1.0 - y[i] * (K[i] @ (duals * y))
-        if (g > 0 and duals[i] >= C) or (g < 0 and duals[i] <= 0) or g == 0:
+        if (g > 0 and duals[i] >= C[i]) or (g < 0 and duals[i] <= 0) or g == 0:
             continue
         worst = max(worst, abs(g))
-        duals[i] = np.clip(duals[i] + g / K[i, i], 0.0, C) if K[i, i] > 0 else C
+        duals[i] = np.clip(duals[i] + g / K[i, i], 0.0, C[i]) if K[i, i] > 0 else C[i]
     return duals, worst
 
 
@@ -62,14 +62,14 @@ def test_an_epoch_on_features_is_that_on_their_gram(samples, start):
 
 @pytest.mark.parametrize(
     ("output", "dual", "why"),
-    [(1.0, 0.3, "g = 0"), (-0.5, C, "at the upper bound"), (2.5, 0.0, "at the lower bound")],
+    [(1.0, 0.3, "g = 0"), (-0.5, C[0], "at the upper bound"), (2.5, 0.0, "at the lower bound")],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_sample_that_cannot_move_is_skipped(output, dual, why):
     """Its outputs are not even touched: the Gram is nan, and would spoil them."""
     duals, outputs = np.array([dual]), np.array([output])
     gram = np.array([[np.nan]])
-    assert sdca_epoch(gram, np.ones(1), C, np.array([0]), duals, outputs) == 0.0, why
+    assert sdca_epoch(gram, np.ones(1), C[:1], np.array([0]), duals, outputs) == 0.0, why
     assert (duals[0], outputs[0]) == (dual, output)
 
 
@@ -86,12 +86,13 @@ def test_the_dual_of_a_sample_that_no_kernel_reaches_goes_to_the_bound():
     K = np.diag([2.0, 0.0])
     y, order = np.array([1.0, -1.0]), np.array([1, 0])
     duals, outputs = np.zeros(2), np.zeros(2)
-    assert sdca_epoch(K, y, C, order, duals, outputs) == 1.0
-    assert duals.tolist() == [0.5, C]
+    bounds = np.array([0.7, 0.4])
+    assert sdca_epoch(K, y, bounds, order, duals, outputs) == 1.0
+    assert duals.tolist() == [0.5, 0.4]
     phi = np.array([[np.sqrt(2.0)], [0.0]])
     duals, w = np.zeros(2), np.zeros(1)
-    sdca_epoch_features(phi, np.diag(K).copy(), y, C, order, duals, w)
-    np.testing.assert_allclose(duals, [0.5, C])
+    sdca_epoch_features(phi, np.diag(K).copy(), y, bounds, order, duals, w)
+    np.testing.assert_allclose(duals, [0.5, 0.4])
 
 
 def test_orders_are_permutations_keyed_by_all_numbers():

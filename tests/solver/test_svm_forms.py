@@ -8,6 +8,7 @@ import pytest
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.solver import tiled_svm
+from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.feature_svm import FeatureSVM
 from mllkm_scale.solver.svm import DenseSVM, EpochLimits
 from mllkm_scale.solver.tiled_svm import TiledSVM
@@ -25,28 +26,29 @@ FAMILIES = {
 class Problem:
     """Forty rows of a data set, six kernels of a family on them, and the optimum at fixed weights."""
 
-    def __init__(self, family, C, X, signs, reference):
+    def __init__(self, family, C, X, signs, reference, weights=None):
         gamma = 0.02 if family.map == "squared" else 0.1
         self.kernels = family.kernels(X[:6], gamma * np.array([1.0, 2.0, 0.5, 1.0, 4.0, 2.0]), np.arange(1.0, 7.0))
         self.X, self.signs, self.C = X, signs[:, 0], C
+        self.box = Box.of(C, len(X)) if weights is None else Box(C, weights)
         phi = self.kernels.features(X) * np.sqrt(WEIGHTS)[:, None]
         self.phi = phi.reshape(len(X), -1)
-        self.optimum = reference.solve([self.phi], signs, C).value
+        self.optimum = reference.solve([self.phi], signs, self.box.upper[:, None]).value
 
     def bounds(self, duals):
         """Dual and primal value of these duals."""
         w = (duals * self.signs) @ self.phi
         margins = self.signs * (self.phi @ w)
-        primal = 0.5 * w @ w + self.C * np.maximum(0.0, 1.0 - margins).sum()
+        primal = 0.5 * w @ w + self.box.upper @ np.maximum(0.0, 1.0 - margins)
         return duals.sum() - 0.5 * w @ w, primal, margins
 
     def svm(self, form, store=None, key=(0,), newton=True):
         if form == "dense":
             gram = lambda weights: self.kernels.combined_gram(weights, self.X, self.X)  # noqa: E731
-            return DenseSVM(gram, self.signs, self.C, key, newton=newton)
+            return DenseSVM(gram, self.signs, self.box, key, newton=newton)
         if form == "features":
-            return FeatureSVM(self.kernels, self.X, self.signs, self.C, key)
-        return TiledSVM(self.kernels, self.X, self.signs, self.C, store or TileStore(1 << 20), key=key)
+            return FeatureSVM(self.kernels, self.X, self.signs, self.box, key)
+        return TiledSVM(self.kernels, self.X, self.signs, self.box, store or TileStore(1 << 20), key=key)
 
 
 @pytest.fixture(scope="module", params=[1.0, 30.0], ids=["C=1", "C=30"])
@@ -54,12 +56,17 @@ def C(request):
     return request.param
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "weighted"])
+def weights(request):
+    return np.random.default_rng(3).choice([0.02, 1.0, 4.0], 40) if request.param else None
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
-def problem(request, C, small_problem, mkl_reference):
+def problem(request, C, weights, small_problem, mkl_reference):
     X, signs = small_problem("breast_cancer", 40)
     X = X[:, :5].copy()
     X[7] += 50.0  # beyond the reach of the bounded maps
-    return Problem(FAMILIES[request.param], C, X, signs, mkl_reference)
+    return Problem(FAMILIES[request.param], C, X, signs, mkl_reference, weights)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +85,7 @@ def test_every_form_reaches_the_optimum(problem, form):
     tol = 1e-5 if problem.C == 1.0 else 1e-4
     solution = problem.svm(form).solve(WEIGHTS, np.zeros(40), EpochLimits(tol, 100_000))
     assert solution.duals.min() >= 0.0
-    assert solution.duals.max() <= problem.C
+    assert (solution.duals <= problem.box.upper).all()
     dual, primal, margins = problem.bounds(solution.duals)
     np.testing.assert_allclose(solution.margins, margins, rtol=1e-6, atol=1e-6)
     assert solution.gap <= tol

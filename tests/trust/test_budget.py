@@ -78,6 +78,20 @@ def test_labels_of_a_wide_type_are_refused_before_they_are_read(tmp_path):
         assert peak_of(refused) < 1_000_000
 
 
+@pytest.mark.parametrize("chunks", [None, (16,)])
+def test_a_text_that_is_said_to_be_longer_than_its_file_is_not_made_room_for(tmp_path, chunks):
+    path = tmp_path / "lengths.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.zeros((40, 1))
+        texts = file.create_dataset("y", data=["a", "b"] * 20, dtype=h5py.string_dtype(), chunks=chunks)
+        place = texts.id.get_offset() if chunks is None else texts.id.get_chunk_info_by_coord((32,)).byte_offset
+    raw = bytearray(path.read_bytes())
+    raw[place + 3] = 0x5B  # the length of a text: 1.5 GB
+    path.write_bytes(raw)
+    with Dataset.open(path) as data, pytest.raises(DataError, match=r"lengths.h5:y: a text of .* 1,526,726,657 bytes"):
+        data.label_codes()
+
+
 @pytest.mark.parametrize("kind", ["text", "int", "whole floats", "bool"])
 def test_codes_of_blocks_are_those_of_all_labels(tmp_path, kind):
     rng = np.random.default_rng(0)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mllkm_scale.data.converters import convert
-from mllkm_scale.data.converters.limits import LONGEST_LINE_BYTES, MOST_FEATURES
+from mllkm_scale.data.converters.limits import LONGEST_LINE_BYTES, MOST_COLUMNS
+from mllkm_scale.data.grid import MOST_FEATURES
 from mllkm_scale.errors import DataError
 
 
@@ -66,8 +67,8 @@ def test_a_long_label_is_refused(tmp_path, name):
 
 def test_lines_up_to_the_limit_are_read(tmp_path):
     path = tmp_path / "wide.csv"
-    row = ",".join(["1.25"] * 200_000)
+    row = ",".join(["1.25"] * (MOST_COLUMNS - 1))
     path.write_text(f"{row},0\r\n{row},1\r\n")
-    assert convert(path, tmp_path / "wide.h5").n_features == 200_000
+    assert convert(path, tmp_path / "wide.h5").n_features == MOST_COLUMNS - 1
     with h5py.File(tmp_path / "wide.h5") as file:
         assert file["y"][:].tolist() == [0, 1]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mllkm_scale import Dataset, load_model
+from mllkm_scale import Dataset, load_model, train
+from mllkm_scale.data import convert
 from mllkm_scale.errors import MLLKMError, ScratchError
 from mllkm_scale.kernels.anchors import read_anchors
+from mllkm_scale.prediction import predict_file
 from mllkm_scale.report.run_files import read_run
 from mllkm_scale.run.checkpoint import load_checkpoint
 from mllkm_scale.run.folder import RunFolder
@@ -57,6 +59,27 @@ def test_a_report_reads_regular_files_alone(special, small_run, tmp_path, name):
 def test_names_that_are_no_paths_are_refused(reader, path):
     with pytest.raises(MLLKMError):
         READERS[reader](Path(f"{path}.npy"))
+
+
+def test_names_with_a_NUL_character_are_refused_wherever_they_are_given(small_data, small_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = load_model(small_run / "model.mllkm")
+    with Dataset.open(small_data) as data:
+        calls = [
+            lambda: train(data, run_dir="a\0b"),
+            lambda: train(data, scratch_dir="a\0b"),
+            lambda: model.save("a\0b"),
+            lambda: predict_file(model, small_data, "a\0b.csv"),
+            lambda: convert(small_data, "a\0b.h5"),
+            lambda: Dataset.open(small_data, x="X\0"),
+            lambda: Dataset.open(small_data, y="y\0"),
+        ]
+        for call in calls:
+            with pytest.raises(MLLKMError):
+                call()
+    Path("job.toml").write_text('data.path = "data.h5"\noutput.run = "a\\u0000b"\n')
+    with pytest.raises(MLLKMError, match=r"job.toml:2: run has a NUL character: remove it"):
+        load_job(Path("job.toml"))
 
 
 @pytest.mark.parametrize("name", [".lock", "run.log"])

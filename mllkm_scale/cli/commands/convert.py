@@ -10,12 +10,9 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
-from mllkm_scale.cli.parsers import parse_label_column
+from mllkm_scale.cli.table_files import FORMATS, table_options, tell_columns
 
 __all__ = ["convert"]
-
-FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
-LAST = "last"
 
 
 @click.command(short_help="Convert CSV, LIBSVM, NPZ, NPY, IDX or Parquet to HDF5.")
@@ -24,31 +21,8 @@ LAST = "last"
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of IN; default: by its name.")
 @click.option("--x", metavar="NAME", help="NPZ: the array that becomes X.")
 @click.option("--y", metavar="NAME|FILE", help="NPZ: the array that becomes y. NPY and IDX: the file of the labels.")
-@click.option(
-    "--label-column",
-    metavar="NAME|N|last|none",
-    default=LAST,
-    show_default=True,
-    callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: the column of the labels, by name or position (0 is the first).",
-)
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="CSV and TSV: whether the first line has names (default: detected).",
-)
-@click.option(
-    "--categories",
-    metavar="NAME,...",
-    multiple=True,
-    help="CSV, TSV and Parquet: columns that are categories, whatever they look like; by name or position.",
-)
-@click.option(
-    "--as-number",
-    metavar="NAME,...",
-    multiple=True,
-    help="CSV, TSV and Parquet: columns that are numbers; what is none is refused with its place.",
-)
+@table_options
+@click.option("--sparse", is_flag=True, help="LIBSVM: store X without its zeros; for files of many columns.")
 @click.option(
     "--hold-out",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -68,6 +42,7 @@ def convert(
     header: bool | None,
     categories: tuple[str, ...],
     as_number: tuple[str, ...],
+    sparse: bool,
     hold_out: float | None,
     seed: int | None,
     overwrite: bool,
@@ -88,6 +63,7 @@ def convert(
       mllkm convert new.csv new.h5 --label-column none
       mllkm convert homes.csv homes.h5 --categories zip,street
       mllkm convert a9a.libsvm a9a.h5
+      mllkm convert news20.svm news20.h5 --sparse
       mllkm convert mnist.npz mnist.h5 --x x_train --y y_train
       mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
     """
@@ -104,8 +80,9 @@ def convert(
             format=format_name,
             label_column=label_column,
             header=header,
-            categories=_names(categories),
-            as_number=_names(as_number),
+            categories=categories,
+            as_number=as_number,
+            sparse=sparse,
             hold_out=hold_out,
             seed=seed or 0,
             progress=progress,
@@ -115,14 +92,7 @@ def convert(
     width = max(13, *map(len, summary.arrays))
     for name, (shape, kind) in summary.arrays.items():
         say(f"  {name:<{width}} {_shape(shape):<16} {kind}")
-    if summary.columns is not None:
-        say("columns:")
-        for line in summary.columns.describe():
-            say(f"  {line}")
-
-
-def _names(given: tuple[str, ...]) -> list[str]:
-    return [name.strip() for names in given for name in names.split(",") if name.strip()]
+    tell_columns(summary.columns)
 
 
 def _shape(shape: tuple[Any, ...]) -> str:

@@ -12,6 +12,14 @@ from numpy.typing import NDArray
 
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.output import Table, jobs_option, json_option, model_path, print_json, tell, wants_model
+from mllkm_scale.cli.table_files import (
+    as_hdf5,
+    format_option,
+    given_table,
+    known_of_model,
+    layout_options,
+    scratch_folder,
+)
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
@@ -29,13 +37,27 @@ LABEL = 60  # characters of a label that are shown
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
 @click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
+@format_option
+@layout_options
 @jobs_option
 @json_option
 @debug_option
+@click.pass_context
 def evaluate(
-    model: Path, data: Path, x: str | None, y: str | None, by_position: bool, n_jobs: int, as_json: bool
+    context: click.Context,
+    /,
+    model: Path,
+    data: Path,
+    x: str | None,
+    y: str | None,
+    by_position: bool,
+    n_jobs: int,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads.
 
     If DATA holds X_test and y_test, which no training of DATA has seen, these are what is scored; X and y otherwise,
     or what is named. Columns are matched by name where DATA and MODEL have names, and others are ignored.
@@ -43,6 +65,7 @@ def evaluate(
     \b
     Examples:
       mllkm evaluate run/model.mllkm test.h5
+      mllkm evaluate run new-people.csv --label-column income
       mllkm evaluate run train.h5 --json
       mllkm evaluate run train.h5 --x X
     """
@@ -51,12 +74,14 @@ def evaluate(
     from mllkm_scale.model import load_model
 
     machine = load_model(model_path(model))
-    samples, labels = _what_to_score(data, x, y)
-    with Dataset.open(data, samples, labels) as dataset:
-        columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
-        if columns is not None and columns.ignored:
-            click.echo(columns.remark(dataset.name), err=True)
-        evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
+    with scratch_folder() as folder:
+        known = known_of_model(machine, by_position=by_position)
+        stored = as_hdf5(data, folder, given_table(context), "quiet", known)
+        with Dataset.open(stored, *_what_to_score(stored, x, y)) as dataset:
+            columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
+            if columns is not None and columns.ignored:
+                click.echo(columns.remark(dataset.name), err=True)
+            evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
     if as_json:
         print_json({"data": dataset.name} | evaluation.as_dict())
     else:
@@ -83,7 +108,7 @@ def _probabilities(evaluation: Evaluation) -> str:
         return "no probabilities: the model has no calibration"
     return (
         f"probabilities: log loss {evaluation.log_loss:.4f}, Brier score {evaluation.brier:.4f},"
-        f" calibration error {evaluation.calibration_error:.4f}"
+        f" calibration error {evaluation.calibration_error:.4f} ({evaluation.calibration_by_chance:.4f} by chance)"
     )
 
 

@@ -13,6 +13,7 @@ from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
+from mllkm_scale.cli.table_files import format_option, given_table, table_options
 
 __all__ = ["path"]
 
@@ -46,13 +47,15 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
     metavar="FILE|SHARE",
     default="0.2",
     show_default=True,
-    help="Rows to measure errors on: an HDF5 file or zarr group, or a share of the rows of DATA.",
+    help="Rows to measure errors on: a file like DATA, or a share of the rows of DATA.",
 )
 @below_option
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
 @click.option("--resume", is_flag=True, help="Continue the path in PATH.")
 @overwrite_option
+@format_option
+@table_options
 @image_shape_option
 @page_option
 @progress_option
@@ -79,7 +82,7 @@ def path(
     progress: str,
     **options: Any,
 ) -> None:
-    """Train models of several sizes on DATA, each from the one before it.
+    """Train models of several sizes on DATA, each from the one before it; DATA as in "mllkm train".
 
     The models differ in C (by default seven values around the automatic one), or in the number of kernels. In the
     second case each model starts with the heaviest kernels of the previous one, and exchanges some of them for better
@@ -119,4 +122,5 @@ def path(
         byte_counts=byte_counts,
         validation=validation,
         below=below,
+        table=given_table(context),
     ).execute(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
+from mllkm_scale.cli.table_files import as_hdf5, format_option, given_table, scratch_folder, table_options
 
 if TYPE_CHECKING:
     from mllkm_scale.plan.training import Plan
@@ -23,12 +25,16 @@ __all__ = ["plan"]
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
 @click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+@format_option
+@table_options
 @json_option
 @training_options
 @debug_option
 @click.pass_context
 def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, **options: Any) -> None:
     """Print what a training on DATA would hold in memory, and which form of the inner problem it would use.
+
+    DATA is as in "mllkm train".
 
     Nothing is trained. If the budget is too small, the error names the least one that works.
 
@@ -38,13 +44,25 @@ def plan(context: click.Context, /, data: Path, x: str, y: str, as_json: bool, *
       mllkm plan train.h5 --memory 512MB --n-components 50 --json
     """
     from mllkm_scale.data import Dataset
-    from mllkm_scale.data.tables.fitting import training_rows
+    from mllkm_scale.data.first_step import training_rows
     from mllkm_scale.params import resolve
     from mllkm_scale.plan.training import make_plan
 
     params = resolve(**given_parameters(context))
-    with Dataset.open(data, x, y) as dataset:
-        rows, _, _ = training_rows(dataset, None, params.budget_bytes, params.random_state or 0)
+    with (
+        ExitStack() as stack,
+        scratch_folder(params.scratch_dir) as folder,
+        Dataset.open(as_hdf5(data, folder, given_table(context)), x, y) as dataset,
+    ):
+        rows, _, _ = training_rows(
+            dataset,
+            None,
+            params.budget_bytes,
+            stack,
+            reduction=params.reduction,
+            seed=params.random_state or 0,
+            scratch_dir=folder,
+        )
         made = make_plan(rows, params)
     if as_json:
         print_json(made.as_dict())

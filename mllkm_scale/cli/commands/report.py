@@ -29,9 +29,12 @@ page_option = click.option(
     help="HTML file to write (default: report.html in RUN; comparison.html here, for several).",
 )
 @image_shape_option
+@click.option("--all-shapes", is_flag=True, help="Component-wise machines: draw the shape functions of all features.")
 @debug_option
 @click.pass_context
-def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, image_shape: str | None) -> None:
+def report(
+    context: click.Context, /, runs: tuple[Path, ...], out: Path | None, image_shape: str | None, all_shapes: bool
+) -> None:
     """Write one HTML file on the training or stream in the folder RUN, or on several runs side by side.
 
     A report needs only the run folder, also of a training that was interrupted or is still running. It opens in any
@@ -53,7 +56,7 @@ def report(context: click.Context, /, runs: tuple[Path, ...], out: Path | None, 
             raise click.UsageError("--image-shape is for a model of a path: name its folder", context)
         page = write_path_page(runs[0], out=out)
     elif len(runs) == 1:
-        page = write_report(runs[0], out=out, image_shape=image_shape)
+        page = write_report(runs[0], out=out, image_shape=image_shape, all_shapes=all_shapes)
     elif image_shape is not None:
         raise click.UsageError("--image-shape is for the report of one run: leave it out to compare runs", context)
     else:

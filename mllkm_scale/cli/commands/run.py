@@ -11,7 +11,7 @@ import click
 from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
 from mllkm_scale.cli.group import debug_option, say
-from mllkm_scale.cli.training_run import TrainingRun, open_data
+from mllkm_scale.cli.training_run import TrainingRun
 from mllkm_scale.config import configured
 from mllkm_scale.errors import JobFileError
 
@@ -76,6 +76,7 @@ def run(
         test=job.test,
         image_shape=job.image_shape,
         report=job.report,
+        table=job.table,
     )
     if not training.holds_training:  # for batch systems: the first start has the command of all others
         training = replace(training, resume=False)
@@ -108,7 +109,7 @@ def _refuse_report(performance_report: Path | None, job: Job, context: click.Con
 
 def _show(training: TrainingRun) -> None:
     """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
-    with open_data(training.data, training.x, training.y, training.test) as (dataset, held_out):
+    with training.open_data() as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
         say(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
         plan = training.plan(dataset)

@@ -16,6 +16,7 @@ from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.table_files import as_hdf5, kind_options
 from mllkm_scale.cli.training_run import held_out_of, require_folder, tell_evaluation, tell_report
 from mllkm_scale.run.folder import MODEL
 from mllkm_scale.run.progress.listeners import choose_listener
@@ -57,6 +58,7 @@ __all__ = ["stream"]
     show_default=True,
     help="Text: what to do with a line that cannot be read.",
 )
+@kind_options
 @image_shape_option
 @page_option
 @click.option("--resume", is_flag=True, help="Continue the stream of RUN after the samples that it has learned.")
@@ -90,6 +92,8 @@ def stream(
     label_column: str | None,
     header: bool | None,
     bad_lines: str,
+    categories: tuple[str, ...],
+    as_number: tuple[str, ...],
     image_shape: str | None,
     report: bool | None,
     resume: bool,
@@ -98,7 +102,10 @@ def stream(
     progress: str,
     **options: Any,
 ) -> None:
-    """Learn from the samples of DATA in their order: HDF5, zarr, CSV, JSON lines, or - for standard input.
+    """Learn from the samples of DATA in their order: HDF5, zarr, CSV, Parquet, JSON lines, or - for standard input.
+
+    Columns of CSV and Parquet, and of tables in HDF5, may hold text, dates and missing values. Of CSV the first line
+    says whether there is text; the first samples then say what each column holds, and later levels are unknown ones.
 
     Every sample is predicted before it is learned. The share of errors is the prequential error, which
     RUN/stream.jsonl records. RUN/model.mllkm is the model of the last checkpoint, and at the end the final one. The
@@ -123,9 +130,14 @@ def stream(
     from mllkm_scale.report.finalize import require_test_rows
 
     parameters = given_stream_parameters(context)
-    params, _ = stream_params(parameters)
+    params, online = stream_params(parameters)
     given = None if classes is None else _classes(classes)
     require_folder(out, resume, overwrite)  # before a cluster is waited for
+    column = _column(label_column)
+    kinds: dict[str, Any] = {"categories": categories, "as_number": as_number}
+    if format is None and data.suffix.lower() in (".parquet", ".pq"):
+        table = kinds if column is None else kinds | {"label_column": column}
+        data, column, kinds = as_hdf5(data, out, table, progress), None, {}
     checkpoint, aloud = OwnCheckpoint(out, resume), progress in ("auto", "plain")
     with ExitStack() as stack:
         samples = open_samples(
@@ -137,9 +149,11 @@ def stream(
             passes=passes,
             shuffle=shuffle,
             seed=int(params.random_state or 0),
-            label_column=_column(label_column),
+            label_column=column,
             header=header,
             bad_lines=bad_lines,
+            warm_up=online.warm_up,
+            **kinds,
         )
         stack.enter_context(closing(samples))
         dataset = samples.dataset if isinstance(samples, DatasetSamples) else None

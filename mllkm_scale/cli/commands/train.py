@@ -12,6 +12,7 @@ from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
 from mllkm_scale.cli.options import given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
+from mllkm_scale.cli.table_files import format_option, given_table, table_options
 from mllkm_scale.cli.training_run import TrainingRun
 
 __all__ = ["train"]
@@ -26,9 +27,11 @@ __all__ = ["train"]
     "--test",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Labelled rows to test the model on at the end, an HDF5 file or zarr group with the same data sets"
+    help="Labelled rows to test the model on at the end, a file like DATA"
     " (default: X_test and y_test of DATA, if it has them).",
 )
+@format_option
+@table_options
 @image_shape_option
 @page_option
 @click.option("--resume", is_flag=True, help="Continue the training of RUN from its last checkpoint.")
@@ -55,7 +58,12 @@ def train(
     performance_report: Path | None,
     **options: Any,
 ) -> None:
-    """Train on the data sets X and y of DATA, an HDF5 file or zarr group; the model is RUN/model.mllkm.
+    """Train on DATA; the model is RUN/model.mllkm.
+
+    DATA is an HDF5 file or a zarr group with the data sets X and y, or a file of any format that "mllkm convert" reads:
+    CSV (.gz too), TSV, Parquet, LIBSVM and others. Such a file is read once, with a line a column, and stored in RUN as
+    HDF5; --resume goes on with what is stored, unless the file has changed. Columns may hold text, dates and missing
+    values.
 
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
     --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same
@@ -65,6 +73,7 @@ def train(
     \b
     Examples:
       mllkm train train.h5 --out run --memory 2GB
+      mllkm train people.csv --out run --label-column income --test new-people.csv
       mllkm train train.h5 --out run --test test.h5
       mllkm train digits.h5 --out run --image-shape 28x28
       mllkm train train.h5 --out run --C 10 --gammas 0.01,0.1,1 --n-components 50
@@ -93,4 +102,5 @@ def train(
         test=test,
         image_shape=image_shape,
         report=report,
+        table=given_table(context),
     ).execute(context)

@@ -1,6 +1,21 @@
 """A catalogue of data sets: what they hold, how they are fetched and verified, and where they are kept."""
 
-from mllkm_scale.data.catalogue.entries import ENTRIES, CatalogueEntry, find
+from mllkm_scale.data.catalogue.entries import ENTRIES, GENERATED, CatalogueEntry, GeneratedEntry, find
+from mllkm_scale.data.catalogue.generated import GeneratedData, generate, generated_path
 from mllkm_scale.data.catalogue.store import Data, cache_folder, fetch, load, locate
 
-__all__ = ["ENTRIES", "CatalogueEntry", "Data", "cache_folder", "fetch", "find", "load", "locate"]
+__all__ = [
+    "ENTRIES",
+    "GENERATED",
+    "CatalogueEntry",
+    "Data",
+    "GeneratedData",
+    "GeneratedEntry",
+    "cache_folder",
+    "fetch",
+    "find",
+    "generate",
+    "generated_path",
+    "load",
+    "locate",
+]

@@ -1,4 +1,4 @@
-"""The data sets that can be fetched by name, from the table `entries.toml`."""
+"""The data sets of the table `entries.toml`: those that are fetched, and those that are made from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from mllkm_scale.data.catalogue.routes import Route
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["ENTRIES", "CatalogueEntry", "find", "route_of"]
+__all__ = ["ENTRIES", "GENERATED", "CatalogueEntry", "GeneratedEntry", "find", "route_of"]
 
 _TABLE: dict[str, Any] = tomllib.loads((Path(__file__).parent / "entries.toml").read_text(encoding="utf-8"))
 
@@ -56,6 +56,45 @@ class CatalogueEntry:
         return frozenset({self.content, *(route.content for route in self.routes if route.content is not None)})
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeneratedEntry:
+    """A data set that is made from the images of another one.
+
+    Attributes
+    ----------
+    name, title, about : str
+        As of a `CatalogueEntry`.
+    base : str
+        The data set of the originals.
+    rows : tuple of int
+        Rows to train on, at most, and rows to test on, which are those of the originals.
+    image : tuple of int
+        Height and width of an image.
+    n_classes : int
+        Classes of y.
+    copies : tuple of str
+        Of each copy of all originals, the beginning of the sha256 of its images and labels.
+    """
+
+    name: str
+    title: str
+    base: str
+    rows: tuple[int, int]
+    image: tuple[int, int]
+    n_classes: int
+    about: str
+    copies: tuple[str, ...]
+
+    @property
+    def n_features(self) -> int:
+        return self.image[0] * self.image[1]
+
+    @property
+    def copy_rows(self) -> int:
+        """Rows of a copy of the originals."""
+        return self.rows[0] // len(self.copies)
+
+
 def route_of(**row: Any) -> Route:
     """A route by its columns; those of its package come from the table of packages."""
     row |= _TABLE["packages"][row["package"]] if "package" in row else {}
@@ -70,6 +109,10 @@ ENTRIES = {
     )
     for name, row in _TABLE["datasets"].items()
 }
+GENERATED = {
+    name: GeneratedEntry(**row | {"name": name} | {key: tuple(row[key]) for key in ("rows", "image", "copies")})
+    for name, row in _TABLE["generated"].items()
+}
 
 
 def find(name: str) -> CatalogueEntry:
@@ -78,8 +121,12 @@ def find(name: str) -> CatalogueEntry:
     >>> find("letter").rows
     (20000,)
     """
+    if name in GENERATED:
+        raise ParameterError(
+            f"{name} has too many rows for arrays: make a file of it with mllkm fetch {name}, and open it"
+        )
     if name not in ENTRIES:
-        near = difflib.get_close_matches(name, ENTRIES, n=1)
+        near = difflib.get_close_matches(name, [*ENTRIES, *GENERATED], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ParameterError(f"{name!r} is not in the catalogue: {hint}It has {', '.join(ENTRIES)}")
+        raise ParameterError(f"{name!r} is not in the catalogue: {hint}It has {', '.join([*ENTRIES, *GENERATED])}")
     return ENTRIES[name]

@@ -27,7 +27,7 @@ from mllkm_scale.data.labels import as_label_vector
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError, FetchError, ParameterError, ScratchError
 
-__all__ = ["Data", "Notice", "cache_folder", "download", "fetch", "load", "locate"]
+__all__ = ["Data", "Notice", "cache_folder", "download", "fetch", "load", "locate", "made_folder"]
 
 Notice = Callable[[str], None]
 Verified = tuple[tuple[Part, ...], str, str]
@@ -183,7 +183,7 @@ def fetch(
     if folder is None:
         data = _find_data(entry, route, overwrite, tell, progress)
         return data if data.path is not None and data.path.suffix == ".h5" else _keep(entry, data)
-    target = _made(Path(folder).absolute()) / f"{name}.h5"
+    target = made_folder(Path(folder).absolute()) / f"{name}.h5"
     if target.exists() and not overwrite:
         raise ParameterError(f"{target} exists already: choose another folder, or allow it to be overwritten")
     return _write(entry, target, _find_data(entry, route, False, tell, progress))
@@ -217,10 +217,11 @@ def _keep(entry: CatalogueEntry, data: Data) -> Data:
             f"{data.path} differs from the catalogue's {entry.name}, so it is not put into the cache: name a folder for"
             " the HDF5 file (--out)"
         )
-    return _write(entry, _made(cache_folder()) / f"{entry.name}.h5", data)
+    return _write(entry, made_folder(cache_folder()) / f"{entry.name}.h5", data)
 
 
-def _made(folder: Path) -> Path:
+def made_folder(folder: Path) -> Path:
+    """The folder, which is made if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
+
+from mllkm_scale.base.folders import writing
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
 from mllkm_scale.data.converters.hold_out import HoldOutWriter
 from mllkm_scale.data.converters.idx import convert_idx
@@ -23,7 +27,17 @@ from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, Columns
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["FORMATS", "ConvertSummary", "convert", "require_readable"]
+__all__ = [
+    "FORMATS",
+    "ConvertSummary",
+    "convert",
+    "converted_once",
+    "format_of",
+    "must_be_converted",
+    "require_readable",
+]
+
+_STAMP = "converted_from"
 
 Converter = Callable[[Path, HDF5Writer, ConvertOptions, Progress], None]
 
@@ -43,7 +57,7 @@ _TABLE = frozenset({"label_column", "categories", "as_number"})
 FORMATS = {
     "csv": _Format(convert_csv, r"\.csv", _TABLE | {"header"}),
     "tsv": _Format(convert_tsv, r"\.tsv", _TABLE | {"header"}),
-    "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)"),
+    "libsvm": _Format(convert_libsvm, r"\.(libsvm|svmlight|svm)", frozenset({"sparse"})),
     "npz": _Format(convert_npz, r"\.npz", frozenset({"x", "y"}), gzip=False),
     "npy": _Format(convert_npy, r"\.npy", frozenset({"y"}), gzip=False),
     "idx": _Format(convert_idx, r"\.idx|[.-]idx\d-[a-z]+", frozenset({"y"})),
@@ -83,6 +97,7 @@ def convert(
     as_number: Sequence[str | int] = (),
     hold_out: float | None = None,
     seed: int = 0,
+    sparse: bool | None = False,
     progress: Progress | None = None,
     overwrite: bool = False,
 ) -> ConvertSummary:
@@ -116,6 +131,8 @@ def convert(
         of a class is not among them.
     seed : int
         Of the draw; the same file, share and seed give the same rows.
+    sparse : bool or None
+        LIBSVM: store X without its zeros (`mllkm_scale.data.sparse`); None where it is wide and mostly zeros.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block, in bytes or rows.
     overwrite : bool
@@ -144,9 +161,9 @@ def convert(
     {'X': ((2, 2), 'float64'), 'feature_names': ((2,), 'text'), 'y': ((2,), 'text')}
     """
     origin, goal = Path(source), Path(target).absolute()
-    kind = _format_of(origin) if format is None else format
-    if kind not in FORMATS:
-        raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
+    kind = format or format_of(origin)
+    if kind is None:
+        raise ParameterError(f"the format of {origin} is not clear from its name: name one of {', '.join(FORMATS)}")
     options = ConvertOptions(
         x=x,
         y=y,
@@ -156,7 +173,52 @@ def convert(
         seed=seed,
         categories=tuple(categories),
         as_number=tuple(as_number),
+        sparse=sparse,
     )
+    return write_converted(origin, goal, kind, options, progress or silent, overwrite=overwrite)
+
+
+def converted_once(
+    source: Path, folder: Path, options: ConvertOptions, progress: Progress = silent, format: str | None = None
+) -> tuple[Path, ConvertSummary | None]:
+    """The HDF5 file of a source of another format in a folder, and what was written; None if it was there already.
+
+    The file keeps the size and the time of the source, and the options: where one of them is another, it is made again.
+    """
+    kind = format or format_of(source)
+    assert kind is not None
+    require_readable(source, kind)
+    state = source.stat()
+    stamp = json.dumps({"bytes": state.st_size, "modified_ns": state.st_mtime_ns, "options": f"{kind} {options!r}"})
+    target = folder.absolute() / f"{source.name}.h5"
+    if _stamp_of(target) == stamp:
+        return target, None
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return target, write_converted(source, target, kind, options, progress, overwrite=True, stamp=stamp)
+
+
+def _stamp_of(target: Path) -> str | None:
+    try:
+        with h5py.File(target, "r") as file:
+            return str(file.attrs.get(_STAMP))
+    except OSError:
+        return None
+
+
+def write_converted(
+    origin: Path,
+    goal: Path,
+    kind: str,
+    options: ConvertOptions,
+    progress: Progress,
+    *,
+    overwrite: bool,
+    stamp: str | None = None,
+) -> ConvertSummary:
+    """The conversion of `convert`, whose options are known to be of their types."""
+    if kind not in FORMATS:
+        raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
         raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
@@ -165,14 +227,19 @@ def convert(
         require_readable(Path(options.y), kind)
     with _writer(goal, kind, options, overwrite) as writer:
         try:
-            FORMATS[kind].convert(origin, writer, options, progress or silent)
+            FORMATS[kind].convert(origin, writer, options, progress)
         except OSError as error:
             raise DataError(f"{origin} cannot be read ({one_line(error)}): copy it again") from error
         if isinstance(writer, HoldOutWriter):
             writer.require_held_out(origin)
+        if stamp is not None:
+            writer.write_attributes(**{_STAMP: stamp})
         arrays = writer.arrays
         _require_usable(origin, options, arrays)
     shape = arrays["X"][0] if "X" in arrays and len(arrays["X"][0]) == 2 else (0, 0)
+    if "X_indptr" in arrays:
+        with Dataset.open(goal, "X", None) as written:
+            shape = (written.n_rows, written.n_features)
     label_type = arrays["y"][1] if "y" in arrays else None
     columns = None
     if COLUMN_ARRAYS[0] in arrays and "X" in arrays:
@@ -190,12 +257,20 @@ def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> 
     return HoldOutWriter(goal, options.hold_out, options.seed, overwrite=overwrite)
 
 
-def _format_of(source: Path) -> str:
+def format_of(source: Path) -> str | None:
+    """The format of a file by its name; None if that is the name of no format.
+
+    >>> format_of(Path("train.csv.gz")), format_of(Path("train.h5"))
+    ('csv', None)
+    """
     name = source.name.lower().removesuffix(".gz")
-    for kind, known in FORMATS.items():
-        if re.search(f"({known.pattern})$", name):
-            return kind
-    raise ParameterError(f"the format of {source} is not clear from its name: name one of {', '.join(FORMATS)}")
+    known = (kind for kind, format in FORMATS.items() if re.search(f"({format.pattern})$", name))
+    return next(known, None)
+
+
+def must_be_converted(source: Path, format: str | None = None) -> bool:
+    """Whether rows are read of a conversion of this file: it is neither HDF5 nor a folder of zarr."""
+    return (format or format_of(source)) is not None and not source.is_dir()
 
 
 def _require_known_options(kind: str, options: ConvertOptions) -> None:
@@ -206,6 +281,7 @@ def _require_known_options(kind: str, options: ConvertOptions) -> None:
         "header": options.header is not None,
         "categories": bool(options.categories),
         "as_number": bool(options.as_number),
+        "sparse": bool(options.sparse),
     }
     for option, is_given in given.items():
         if is_given and option not in FORMATS[kind].options:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
@@ -20,7 +20,10 @@ LARGEST_EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class CSVLayout:
-    """Separator, columns, position of the label, and the line that the data begins with, counted from 1."""
+    """Separator, columns, position of the label, and the line that the data begins with, counted from 1.
+
+    `picked` are the columns that are features, in their order, where these are not all but the label.
+    """
 
     source: Path | str
     delimiter: str
@@ -28,11 +31,25 @@ class CSVLayout:
     width: int
     label: int | None
     first_line: int
+    picked: tuple[int, ...] | None = None
 
     @property
     def features(self) -> list[int]:
-        """Columns that are not the label."""
+        """Columns that are features: those that were picked, or all that are not the label."""
+        if self.picked is not None:
+            return list(self.picked)
         return [column for column in range(self.width) if column != self.label]
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """What the features are called, if there is a header."""
+        return None if self.names is None else [self.names[column] for column in self.features]
+
+    def taking(self, positions: Sequence[int] | None) -> CSVLayout:
+        """The layout with those features alone that stand at these positions among its own; None for all of them."""
+        if positions is None:
+            return self
+        return replace(self, picked=tuple(self.features[position] for position in positions))
 
     def place(self, line: int, column: int) -> str:
         """How a message calls a cell."""
@@ -73,7 +90,7 @@ def layout_of(
     rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
     first = [cell.strip() for cell in rows[0]]
     label = _label_position(source, options.label_column, first)
-    require_width(len(first), f"{source}: line {number}", MOST_COLUMNS)
+    require_width(len(first) - (label is not None), f"{source}: line {number}", MOST_COLUMNS)
     header = options.header
     if header is None:
         header = isinstance(options.label_column, str) or _looks_like_header(first, rows[1:], label)

@@ -20,10 +20,10 @@ from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.csv import read_block
-from mllkm_scale.data.tables.coding import Recode, TableCoder
+from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
 from mllkm_scale.errors import DataError
 
-__all__ = ["convert_csv", "convert_tsv"]
+__all__ = ["coder_of", "convert_csv", "convert_tsv"]
 
 
 class _OtherLabels(Exception):
@@ -47,8 +47,10 @@ def _convert(
     source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress, delimiter: str | None
 ) -> None:
     layout = read_layout(source, options, delimiter)
-    names = [""] * len(layout.features) if layout.names is None else [layout.names[place] for place in layout.features]
-    coder = TableCoder(names, str(source), options.categories, options.as_number, layout.features)
+    if options.known is not None:
+        layout = layout.taking(options.known.pick(layout.feature_names))
+    names = layout.feature_names or [""] * len(layout.features)
+    coder = coder_of(names, source, options, layout.features)
     kind = "int64"
     while True:
         try:
@@ -68,8 +70,22 @@ def _convert(
         writer.write_columns(columns)
 
 
+def coder_of(
+    names: Sequence[str], source: Path, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
+) -> TableCoder | KnownCoder:
+    """What codes the rows of a table: by columns that are known, or by what is found out while they are read."""
+    if options.known is None:
+        return TableCoder(names, str(source), options.categories, options.as_number, positions, typed)
+    if len(names) != len(options.known.columns):
+        raise DataError(
+            f"{source} has {len(names)} features per row instead of {len(options.known.columns)}: give the same"
+            " features in the same order, and name the column of the labels"
+        )
+    return KnownCoder(options.known.columns, options.known.plain)
+
+
 def _write_block(
-    writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[str], kind: str, coder: TableCoder
+    writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[str], kind: str, coder: TableCoder | KnownCoder
 ) -> None:
     begin = max(0, layout.first_line - first)
     numbers: Sequence[int] = range(first + begin, first + len(lines))

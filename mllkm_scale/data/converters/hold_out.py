@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.labels import MAX_CLASSES
@@ -104,7 +105,7 @@ class HoldOutWriter(HDF5Writer):
     def _begin(self) -> None:
         self._hold_out = HoldOut(*self._settings)
         self._decided: list[NDArray[np.bool_]] = []
-        self._waiting: list[NDArray[Any]] = []
+        self._waiting: list[Any] = []
 
     def restart(self) -> None:
         super().restart()
@@ -117,12 +118,19 @@ class HoldOutWriter(HDF5Writer):
             self._decided.append(self._hold_out.decide(block))
             self._put("y", block, self._decided[-1])
         elif name == "X":
-            if self._waiting:
-                raise self._without_labels()
-            self._waiting.append(block)
+            self._wait(block)
         else:
             super().append(name, block)
         self._write_decided()
+
+    def append_sparse(self, name: str, rows: Any) -> None:
+        self._wait(rows)
+        self._write_decided()
+
+    def _wait(self, block: Any) -> None:
+        if self._waiting:
+            raise self._without_labels()
+        self._waiting.append(block)
 
     def require_held_out(self, source: Path) -> None:
         """Refuse a file of which nothing was held out, or whose rows have not all a label."""
@@ -138,14 +146,15 @@ class HoldOutWriter(HDF5Writer):
     def _write_decided(self) -> None:
         while self._waiting and self._decided:
             block, mask = self._waiting.pop(0), self._decided.pop(0)
-            rows = min(len(block), len(mask))
+            rows = min(block.shape[0], len(mask))
             self._put("X", block[:rows], mask[:rows])
-            if rows < len(block):
+            if rows < block.shape[0]:
                 self._waiting.insert(0, block[rows:])
             if rows < len(mask):
                 self._decided.insert(0, mask[rows:])
 
-    def _put(self, name: str, block: NDArray[Any], held_out: NDArray[np.bool_]) -> None:
+    def _put(self, name: str, block: Any, held_out: NDArray[np.bool_]) -> None:
+        append: Any = super().append_sparse if issparse(block) else super().append
         for target, mask in ((name, ~held_out), (f"{name}_test", held_out)):
             if mask.any():
-                super().append(target, block[mask])
+                append(target, block[mask])

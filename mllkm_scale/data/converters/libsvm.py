@@ -1,6 +1,6 @@
 """LIBSVM (svmlight) text to HDF5: `label index:value ... # comment`, absent values are zero.
 
-The first pass finds the width and whether indices count from 0 or from 1; the second writes dense rows.
+The first pass finds the width and whether indices count from 0 or from 1; the second writes rows, dense or sparse.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, is_number
 from mllkm_scale.data.converters.limits import require_width
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.converters.writer import ArrayWriter
-from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.grid import MOST_DENSE, default_chunk_rows
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_libsvm"]
 
 LARGEST_INDEX = 2**31
+MOSTLY_ZEROS = 0.1  # share of entries below which a wide matrix is stored without its zeros
 _NO_SEPARATORS = bytes(byte for byte in range(256) if byte not in b": ")
 
 
@@ -38,10 +40,16 @@ class _Rows:
 
 
 def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
-    """Write the rows as a dense X, and the labels as y."""
+    """Write the rows as X, and the labels as y.
+
+    Without a word on it, X is sparse where it has more columns than sparse rows are trained on densely, and is mostly
+    zeros.
+    """
+    n_entries = 0
     n_rows, lowest, highest, whole = 0, LARGEST_INDEX, -1, True
     for rows in _blocks(source, lambda done, total: progress(done, 2 * total)):
         n_rows += len(rows.labels)
+        n_entries += len(rows.indices)
         if len(rows.indices):
             lowest = min(lowest, int(rows.indices.min()))
             highest = max(highest, int(rows.indices.max()))
@@ -50,10 +58,24 @@ def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, p
         raise DataError(f"{source} holds no rows with features: give lines such as '1 3:0.5 7:1'")
     base = min(lowest, 1)
     width = highest + 1 - base
-    writer.require_space(8 * n_rows * width)
-    require_width(width, str(source))
+    if options.known is not None:
+        if width > len(options.known.columns):
+            raise DataError(
+                f"{source} has {width} features per row instead of {len(options.known.columns)}: give the same features"
+                " in the same order"
+            )
+        width = len(options.known.columns)
+    sparse = options.sparse
+    if sparse is None:
+        sparse = width > MOST_DENSE and n_entries < MOSTLY_ZEROS * n_rows * width
+    writer.require_space(12 * n_entries + 8 * n_rows if sparse else 8 * n_rows * width)
+    if not sparse:
+        require_width(width, str(source))
     for rows in _blocks(source, lambda done, total: progress(total + done, 2 * total)):
         writer.append_labels("y", rows.labels.astype(np.int64) if whole else rows.labels)
+        if sparse:
+            writer.append_sparse("X", _sparse(source, rows, base, width))
+            continue
         step = default_chunk_rows(width)
         for start in range(0, len(rows.labels), step):
             writer.append("X", _dense(source, rows, start, min(start + step, len(rows.labels)), base, width))
@@ -114,16 +136,30 @@ def _first_problem(source: Path, lines: list[int], labels: list[str], entries: l
     return DataError(f"{source}: lines {lines[0]} to {lines[-1]} cannot be read: write label index:value ...")
 
 
+def _sparse(source: Path, rows: _Rows, base: int, width: int) -> csr_array:
+    order = _order(source, rows, 0, len(rows.labels), base, width)
+    return csr_array((rows.values[order], rows.indices[order] - base, rows.offsets), shape=(len(rows.labels), width))
+
+
 def _dense(source: Path, rows: _Rows, start: int, stop: int, base: int, width: int) -> NDArray[np.float64]:
+    begin, end = rows.offsets[start], rows.offsets[stop]
+    _order(source, rows, start, stop, base, width)
+    row = np.repeat(np.arange(stop - start), np.diff(rows.offsets[start : stop + 1]))
+    dense = np.zeros((stop - start) * width)
+    dense[row * width + rows.indices[begin:end] - base] = rows.values[begin:end]
+    return dense.reshape(stop - start, width)
+
+
+def _order(source: Path, rows: _Rows, start: int, stop: int, base: int, width: int) -> NDArray[np.int64]:
+    """Entries of the rows in the order of their indices; an index that is there twice in a row is refused."""
     begin, end = rows.offsets[start], rows.offsets[stop]
     row = np.repeat(np.arange(stop - start), np.diff(rows.offsets[start : stop + 1]))
     places = row * width + rows.indices[begin:end] - base
+    order = np.arange(len(places))
     if not (np.diff(places) > 0).all():
         order = np.argsort(places, kind="stable")
         twice = order[1:][np.diff(places[order]) == 0]
         if len(twice):
             line, index = rows.lines[start + row[twice[0]]], rows.indices[begin + twice[0]]
             raise DataError(f"{source}: line {line} has index {index} twice: keep one value")
-    dense = np.zeros((stop - start) * width)
-    dense[places] = rows.values[begin:end]
-    return dense.reshape(stop - start, width)
+    return begin + order

@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from mllkm_scale.base.units import format_bytes
+from mllkm_scale.data.grid import MOST_FEATURES
 from mllkm_scale.data.sources import LONGEST_TEXT
 from mllkm_scale.errors import DataError
 
-__all__ = ["LONGEST_LINE_BYTES", "MOST_COLUMNS", "MOST_FEATURES", "BoundedLines", "require_short", "require_width"]
+__all__ = ["LONGEST_LINE_BYTES", "MOST_COLUMNS", "BoundedLines", "require_short", "require_width"]
 
 LONGEST_LINE_BYTES = 2**24
 """Of a line of text: a million cells of 16 characters."""
-
-MOST_FEATURES = 1_000_000
-"""Of a row: a chunk of rows, which is read at once, has 16 at least, and they take 128 MB then."""
 
 MOST_COLUMNS = 200_000
 """Of a table: a column has a name and a description, which take a kilobyte."""
 
 
 def require_width(n_features: int, what: str, most: int = MOST_FEATURES) -> None:
-    """Refuse rows that are too wide; `what` names them.
+    """Refuse rows that are too wide, or empty; `what` names them.
 
     >>> require_width(2_000_000_000, "rows.libsvm: line 1")
     Traceback (most recent call last):
     mllkm_scale.errors.DataError: rows.libsvm: line 1 has 2,000,000,000 features, more than 1,000,000: leave some out
     """
+    if n_features == 0:
+        raise DataError(f"{what} has rows of no columns: give at least one feature")
     if n_features > most:
         raise DataError(f"{what} has {n_features:,} features, more than {most:,}: leave some out")
 

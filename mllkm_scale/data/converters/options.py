@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-__all__ = ["LAST_COLUMN", "ConvertOptions", "Progress", "silent"]
+from mllkm_scale.data.tables.columns import Columns
+
+__all__ = ["LAST_COLUMN", "ConvertOptions", "KnownTable", "Pick", "Progress", "all_columns", "silent"]
 
 Progress = Callable[[int, int], object]
 LAST_COLUMN = -1
+
+Pick = Callable[[Sequence[str] | None], Sequence[int] | None]
+"""Given the names of the columns that are not the label, None if they have none: the positions of those that are taken,
+in the order in which they are taken; or None for all of them as they stand."""
+
+
+def all_columns(names: Sequence[str] | None) -> None:
+    """Take all columns as they stand."""
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """Columns that a file must have because those of another one are known: of training rows, or of a model.
+
+    `plain` says that they are numbers of which none may be missing.
+    """
+
+    columns: Columns
+    plain: bool
+    pick: Pick = field(default=all_columns, repr=False)
 
 
 @dataclass(frozen=True)
@@ -24,6 +46,8 @@ class ConvertOptions:
     seed: int = 0
     categories: tuple[str | int, ...] = ()
     as_number: tuple[str | int, ...] = ()
+    known: KnownTable | None = None
+    sparse: bool | None = False
 
 
 def silent(done: int, total: int) -> None:

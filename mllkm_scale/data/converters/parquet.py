@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.converters.csv_text import coder_of
 from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_short, require_width
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
+from mllkm_scale.data.converters.options import ConvertOptions, Progress, all_columns
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet
-from mllkm_scale.data.tables.coding import Recode, TableCoder
+from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_parquet"]
@@ -20,11 +21,11 @@ __all__ = ["convert_parquet"]
 
 def convert_parquet(source: Path, writer: HDF5Writer, options: ConvertOptions, progress: Progress) -> None:
     """Write the columns of a Parquet file as X, and the label column as y."""
-    with open_parquet(source, options) as table:
+    with open_parquet(source, options, all_columns if options.known is None else options.known.pick) as table:
         require_width(len(table.names), str(source), MOST_COLUMNS)
-        dtype = _dtype(table)
+        dtype = _dtype(table) if options.known is None else np.dtype(np.float64)
         writer.require_space(table.n_rows * len(table.names) * dtype.itemsize)
-        coder = TableCoder(table.names, str(source), options.categories, options.as_number, table.positions, typed=True)
+        coder = coder_of(table.names, source, options, table.positions, typed=True)
         while True:
             try:
                 for block in table.blocks():
@@ -62,7 +63,7 @@ def _dtype(table: ParquetTable) -> np.dtype[Any]:
 
 
 def _write_block(
-    writer: HDF5Writer, table: ParquetTable, block: ParquetBlock, coder: TableCoder, dtype: np.dtype[Any]
+    writer: HDF5Writer, table: ParquetTable, block: ParquetBlock, coder: TableCoder | KnownCoder, dtype: np.dtype[Any]
 ) -> None:
     rows = coder.code(block.features, block.place)
     if dtype.kind != "f" and not coder.is_plain:

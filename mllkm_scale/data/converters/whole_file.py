@@ -66,4 +66,6 @@ class WholeFile(ABC):
 
     def _require_free_name(self) -> None:
         if self.target.exists() and not self.overwrite:
-            raise ParameterError(f"{self.target} exists already: choose another name, or allow it to be overwritten")
+            raise ParameterError(
+                f"{self.target} exists already: choose another name, or replace it with --overwrite (overwrite=True)"
+            )

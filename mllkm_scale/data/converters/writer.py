@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.whole_files import cannot_write
@@ -32,6 +33,9 @@ class ArrayWriter(Protocol):
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         """Take labels."""
+
+    def append_sparse(self, name: str, rows: csr_array) -> None:
+        """Take sparse rows of the array `name`, of which the width may grow."""
 
     def write_scalar(self, name: str, value: NDArray[Any]) -> None:
         """Take an array without axes."""
@@ -68,6 +72,23 @@ class HDF5Writer(WholeFile):
             stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
         except OSError as error:
             raise cannot_write(self.target, error) from error
+
+    def append_sparse(self, name: str, rows: csr_array) -> None:
+        """Add sparse rows; `sparse.rows` says how they are stored."""
+        begun = f"{name}_indptr" in self._file
+        before = self._file[f"{name}_indptr"][-1] if begun else 0
+        HDF5Writer.append(self, f"{name}_indptr", rows.indptr[begun:].astype(np.int64) + before)
+        HDF5Writer.append(self, f"{name}_indices", rows.indices.astype(np.int32))
+        HDF5Writer.append(self, f"{name}_data", rows.data)
+        n = len(self._file[f"{name}_indptr"]) - 1
+        self._file.require_dataset(f"{name}_shape", (2,), np.int64)[:] = n, rows.shape[1]
+
+    def create_compressed(
+        self, name: str, shape: tuple[int, int], chunk_rows: int, dtype: DTypeLike, level: int
+    ) -> Any:
+        """An array whose chunks of so many rows the caller packs by zlib and writes."""
+        chunks = (min(chunk_rows, shape[0]), shape[1])
+        return self._file.create_dataset(name, shape, dtype, chunks=chunks, compression="gzip", compression_opts=level)
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         """Add labels: integers and booleans as int64, floats as float64, text as UTF-8 of variable length."""

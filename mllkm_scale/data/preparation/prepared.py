@@ -20,7 +20,7 @@ from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.sources import ArraySource
 
-__all__ = ["prepare", "require_writable"]
+__all__ = ["prepare", "require_writable", "stored_rows"]
 
 
 def prepare(
@@ -53,18 +53,32 @@ def prepare(
     >>> ready.chunk(0).tolist(), ready.labels().tolist()
     ([[-1.0], [1.0]], [0, 1])
     """
+    rows = _transformed(dataset, preprocessor)
     shape = (dataset.n_rows, preprocessor.n_features_out)
+    return stored_rows(rows, shape, dataset.work_dtype, dataset, in_memory=in_memory, scratch_dir=scratch_dir)
+
+
+def stored_rows(
+    rows: Iterator[tuple[int, NDArray[Any]]],
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    dataset: Dataset,
+    *,
+    in_memory: bool,
+    scratch_dir: Path | None = None,
+) -> Dataset:
+    """Rows that are made block by block of those of a data set, with its labels; see `prepare`."""
     if in_memory:
-        values = np.empty(shape, dtype=dataset.work_dtype)
-        for start, rows in _transformed(dataset, preprocessor):
-            values[start : start + len(rows)] = rows
+        values = np.empty(shape, dtype=dtype)
+        for start, block in rows:
+            values[start : start + len(block)] = block
         return Dataset(ArraySource(values, f"prepared {dataset.name}"), dataset.label_source)
 
     folder = Path(tempfile.gettempdir() if scratch_dir is None else scratch_dir).absolute()
     path = new_scratch_file(folder, "prepared", ".h5")
     try:
-        require_room(folder, shape[0] * shape[1] * dataset.work_dtype.itemsize, "the transformed data needs")
-        _write(path, shape, dataset, preprocessor)
+        require_room(folder, shape[0] * shape[1] * dtype.itemsize, "the transformed data needs")
+        _write(path, shape, dtype, rows)
         ready = Dataset(HDF5Source(path, "X"), dataset.label_source, path=path)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -84,11 +98,11 @@ def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple
             yield start, preprocessor.transform(chunk)
 
 
-def _write(path: Path, shape: tuple[int, int], dataset: Dataset, preprocessor: Preprocessor) -> None:
+def _write(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], rows: Iterator[tuple[int, NDArray[Any]]]) -> None:
     with writing_scratch(path.parent), h5py.File(path, "w") as file:
-        stored = file.create_dataset("X", shape=shape, dtype=dataset.work_dtype)
-        for start, rows in _transformed(dataset, preprocessor):
-            stored[start : start + len(rows)] = rows
+        stored = file.create_dataset("X", shape=shape, dtype=dtype)
+        for start, block in rows:
+            stored[start : start + len(block)] = block
             file.flush()  # left to the end, a write to a full disk would crash HDF5
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.data.converters.options import ConvertOptions
+from mllkm_scale.data.converters.options import ConvertOptions, Pick, all_columns
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.coding import Place
@@ -63,11 +63,8 @@ class ParquetTable:
         return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
-Pick = Callable[[list[str]], Sequence[int] | None]
-
-
 @contextmanager
-def open_parquet(source: Path, options: ConvertOptions, pick: Pick = lambda names: None) -> Iterator[ParquetTable]:
+def open_parquet(source: Path, options: ConvertOptions, pick: Pick = all_columns) -> Iterator[ParquetTable]:
     """Open a Parquet file; what cannot be read is a DataError, also while its blocks are read.
 
     `pick` is given the names of the columns that are not the label. It returns the positions of those that are taken,

@@ -20,7 +20,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, DATE, NUMBER, Column, Columns, LevelCount
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["MISSING", "Place", "Recode", "TableCoder", "code_rows", "is_number"]
+__all__ = ["MISSING", "KnownCoder", "Place", "Recode", "TableCoder", "code_rows", "is_number"]
 
 Place = Callable[[int, int], str]
 """How a message calls a cell, by its row in the block and its column among the features."""
@@ -181,6 +181,24 @@ class TableCoder:
                 row, text = next((row, text) for row, text in enumerate(array.to_pylist()) if text in others)
                 state.first_text = f"{place(row, j)} is {text!r}"
         return codes
+
+
+class KnownCoder:
+    """Codes blocks of rows by columns that are known, in the place of a `TableCoder`."""
+
+    def __init__(self, columns: Columns, plain: bool) -> None:
+        self._columns, self.is_plain = columns, plain
+
+    def code(self, arrays: Sequence[Any], place: Place) -> NDArray[np.float64]:
+        """Rows (n, d) of a block; a text that is no level has the code behind the last level."""
+        return code_rows(arrays, self._columns, place, missing_allowed=not self.is_plain, then="evaluate")
+
+    def restart(self) -> None:
+        """Nothing was learned of the rows so far."""
+
+    def columns(self) -> Columns:
+        """The columns that are known."""
+        return self._columns
 
 
 def code_rows(

@@ -30,6 +30,7 @@ from mllkm_scale.errors import DataError, ModelFileError
 __all__ = ["ENCODING_ARRAYS", "METHODS", "Encoding", "FoldTables", "folds_of_rows"]
 
 
+_LISTED = 2  # levels with the same features, where a row is shown
 DROPPED, PLAIN, ONE_HOT, TARGET = "dropped", "number", "one-hot", "target"
 METHODS = (DROPPED, PLAIN, ONE_HOT, TARGET)
 ENCODING_ARRAYS = (
@@ -137,6 +138,24 @@ class Encoding:
             else:
                 encoded[:, features] = table[rows]
         return encoded
+
+    def shown(self, features: Array) -> tuple[str, ...]:
+        """The values of a row of the table as its features (p,) tell them: levels that have the same are all named.
+
+        A missing value that is taken for a level is shown as that level.
+        """
+        found = []
+        for j, (column, table) in enumerate(zip(self.columns.columns, self.tables, strict=True)):
+            own = features[self.starts[j] : self.starts[j + 1]]
+            if self.methods[j] == DROPPED:
+                found.append("not used")
+            elif table is None:
+                found.append("missing" if len(own) == 2 and own[1] else f"{own[0]:.6g}")
+            else:
+                same = (table == own).all(axis=1)
+                alike = [(*column.levels, "another level")[row] for row in np.flatnonzero(same[:-1])] or ["missing"]
+                found.append(" or ".join(alike) if len(alike) <= _LISTED else f"one of {len(alike):,} levels")
+        return tuple(found)
 
     def dataset(self, dataset: Dataset, folds: FoldTables | None = None) -> Dataset:
         """The rows of a data set as features; nothing is read now. `folds` are for the training rows.

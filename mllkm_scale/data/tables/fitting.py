@@ -28,8 +28,6 @@ __all__ = [
     "fit_encoding",
     "fitting_bytes",
     "require_numbers",
-    "told_of",
-    "training_rows",
 ]
 
 
@@ -52,6 +50,7 @@ def fit_encoding(
     least_rows: int | None = None,
     smoothing: float = SMOOTHING,
     budget_bytes: int | None = None,
+    open_ended: bool = False,
 ) -> tuple[Encoding, FoldTables]:
     """The encoding of a table, and the tables by which its training rows are encoded.
 
@@ -68,6 +67,9 @@ def fit_encoding(
         Rows that the prior counts for in a statistic of the labels.
     budget_bytes : int, optional
         What the pass may take; a BudgetError says what it needs.
+    open_ended : bool
+        Whether levels that are not there yet will come: they then have a feature of their own, even where no level is
+        rare.
 
     Examples
     --------
@@ -95,7 +97,7 @@ def fit_encoding(
         )
     counts = _count(dataset, columns, labels, len(classes), n_statistics, most_indicators, seed)
     fitted = [
-        _category(counts, j, column, classes, most_indicators, least_rows, smoothing)
+        _category(counts, j, column, classes, most_indicators, least_rows, smoothing, open_ended)
         if column.kind == CATEGORY
         else _number(counts, j, column, columns.name(j))
         for j, column in enumerate(columns.columns)
@@ -112,26 +114,6 @@ def fit_encoding(
         raise DataError(f"{dataset.name} has no column that tells anything: each is missing or the same in all rows")
     tables = {j: part.folds for j, part in enumerate(fitted) if part.folds is not None}
     return encoding, FoldTables(tables, seed)
-
-
-def training_rows(
-    dataset: Dataset, test: Dataset | None, budget_bytes: int, seed: int = 0
-) -> tuple[Dataset, Dataset | None, Encoding | None]:
-    """Training rows and test rows as features, and the encoding; as they are, and None, where rows are numbers."""
-    if dataset.columns is None:
-        if test is not None and test.columns is not None:
-            require_numbers(test, "evaluated")
-        return dataset, test, None
-    encoding, folds = fit_encoding(dataset, seed=seed, budget_bytes=budget_bytes // 2)
-    return encoding.dataset(dataset, folds), None if test is None else encoding.dataset(test), encoding
-
-
-def told_of(encoding: Encoding | None, verbose: int) -> list[str]:
-    """What is said of an encoding while a machine is trained: a line a column, or one in all."""
-    if encoding is None:
-        return []
-    told = encoding.describe() if verbose else []
-    return [*told, f"{encoding.n_columns} columns of the table are {encoding.n_features} features"]
 
 
 def require_numbers(dataset: Dataset, then: str) -> None:
@@ -265,7 +247,14 @@ def _number(counts: _Counts, j: int, column: Column, name: str) -> _Fitted:
 
 
 def _category(
-    counts: _Counts, j: int, column: Column, classes: Array, most: int, least_rows: int, smoothing: float
+    counts: _Counts,
+    j: int,
+    column: Column,
+    classes: Array,
+    most: int,
+    least_rows: int,
+    smoothing: float,
+    open_ended: bool,
 ) -> _Fitted:
     name, n_levels = column.name or f"column {j}", len(column.levels)
     rows, missing = counts.levels[j][:-1], int(counts.levels[j][-1])
@@ -275,16 +264,17 @@ def _category(
     if len(kept) > most:  # more classes than statistics are taken of: the most frequent levels have indicators
         kept = np.sort(np.argsort(-rows, kind="stable")[:most])
     others = int(rows.sum() - rows[kept].sum())
+    elsewhere = open_ended or others > 0
     names = [f"{name}={column.levels[code]}" for code in kept]
-    names += [f"{name}=(other)"][: others > 0] + [f"{name} missing"][: missing > 0]
-    shares = np.append(rows[kept], [others] * (others > 0) + [missing] * (missing > 0)) / max(1, counts.n_rows)
+    names += [f"{name}=(other)"][:elsewhere] + [f"{name} missing"][: missing > 0]
+    shares = np.append(rows[kept], [others] * elsewhere + [missing] * (missing > 0)) / max(1, counts.n_rows)
     places = len(names)
     left = Column(column.name, column.kind, tuple(column.levels[code] for code in kept))
     if places < 2 or not n_levels:
         return _dropped(column)
     table = np.zeros((len(kept) + 2, places))
     table[np.arange(len(kept)), np.arange(len(kept))] = 1.0
-    if others:
+    if elsewhere:
         table[-2, len(kept)] = 1.0
     if missing:
         table[-1, -1] = 1.0
@@ -293,7 +283,7 @@ def _category(
     else:
         table[-1] = table[-2]
     if places == 2:  # the first is 1 less the second: one feature says it all, and an unknown level is in between
-        if not others:
+        if not elsewhere:
             table[-2, 1] = shares[1]
         table, names = np.ascontiguousarray(table[:, 1:]), names[1:]
     return _Fitted(left, ONE_HOT, names, table=table)

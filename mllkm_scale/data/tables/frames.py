@@ -18,6 +18,7 @@ from mllkm_scale.errors import DataError
 
 __all__ = [
     "as_arrow",
+    "has_plain_numbers",
     "is_frame",
     "is_known_type",
     "needs_encoding",
@@ -40,13 +41,17 @@ def needs_encoding(X: Any) -> bool:
     (False, True)
     """
     if hasattr(X, "iloc"):  # of pandas, which is asked itself: pyarrow is not loaded for plain numbers
-        plain = all(isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in X.dtypes)
-        return not plain or bool(X.isna().to_numpy().any())
+        return not has_plain_numbers(X) or bool(X.isna().to_numpy().any())
     import pyarrow as pa
 
     table = as_arrow(X)
     plain = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in table.schema.types)
     return not plain or any(column.null_count for column in table.columns)
+
+
+def has_plain_numbers(X: Any) -> bool:
+    """Whether all columns of a DataFrame of pandas, or of one of dask, are of NumPy's numbers."""
+    return hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in X.dtypes)
 
 
 def as_arrow(X: Any, name: str = "X") -> Any:

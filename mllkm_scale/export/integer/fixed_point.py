@@ -61,10 +61,10 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     """
     if bits not in BITS:
         raise ParameterError(f"integer={bits!r}: constants have 8 or 16 bits")
-    if model.encoding is not None:
+    if model.step is not None:
         raise ParameterError(
-            "the model was trained on a table with text or missing values, for which there is no integer header: encode"
-            " the columns as numbers and train on these, or export without --integer"
+            "the model encodes a table or reduces its columns, for which there is no integer header: train on numbers"
+            " with reduction=None, or export without --integer"
         )
     _, dataset = model.numeric(dataset)
     layout, extent = machine_layout(model), extent_of(dataset)

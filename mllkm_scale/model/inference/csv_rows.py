@@ -7,7 +7,7 @@ What is no feature is left out, whatever it holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,17 +26,6 @@ from mllkm_scale.model.names import Features, MatchedColumns
 __all__ = ["csv_rows", "file_lines", "piped_lines"]
 
 Lines = list[tuple[int, str]]
-
-
-@dataclass(frozen=True)
-class _PickedLayout(CSVLayout):
-    """A layout of which some columns are the features, in an order of their own."""
-
-    picked: tuple[int, ...] = ()
-
-    @property
-    def features(self) -> list[int]:
-        return list(self.picked)
 
 
 def csv_rows(
@@ -132,14 +121,11 @@ def _layout(
     if options.header is None and _names_features(lines[0][1], features):
         options = replace(options, header=True)
     layout = layout_of(name, lines[:2], options, delimiter)
-    columns = layout.features
-    names = None if layout.names is None else [layout.names[column] for column in columns]
-    by_name = features.match(names, name)
+    by_name = features.match(layout.feature_names, name)
     if by_name is not None:
         matched(by_name)
-        kept = {spec.name: getattr(layout, spec.name) for spec in fields(layout)}
-        return _PickedLayout(**kept, picked=tuple(columns[position] for position in by_name.positions))
-    found, n_features = len(columns), features.count
+        return layout.taking(by_name.positions)
+    found, n_features = len(layout.features), features.count
     if found != n_features:
         hint = "give the same features in the same order"
         if found == n_features + 1 and layout.label is None:

@@ -47,7 +47,7 @@ def decision_pass(model: Model, dataset: Dataset, executor: Executor, *, scores:
 
     The data set has the rows as the model takes them: `Model.numeric` makes these of a table.
     """
-    assert model.encoding is None
+    assert model.step is None
     model.require_features(dataset.n_features, dataset.name)
     shared = executor.share("model", model)
     work = PredictionWork(shared, dataset, scores, dataset.chunk_rows * model.row_work)

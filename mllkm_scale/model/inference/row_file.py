@@ -5,7 +5,6 @@ What is read is handed on block by block, and never held as a whole.
 
 from __future__ import annotations
 
-import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.conversion import FORMATS, require_readable
+from mllkm_scale.data.converters.conversion import FORMATS, format_of, require_readable
 from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
@@ -25,8 +24,10 @@ from mllkm_scale.data.converters.npz import convert_npz
 from mllkm_scale.data.converters.options import ConvertOptions, Progress
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.sources import one_line
+from mllkm_scale.data.sparse.reduction import Reduction
 from mllkm_scale.data.tables.coding import code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.tables.encoding import Encoding
@@ -111,14 +112,19 @@ class RowFile:
         take: Take,
         progress: Progress,
         matched: Callable[[MatchedColumns], object],
-        encoding: Encoding | None = None,
+        step: FirstStep | None = None,
     ) -> None:
-        """Hand on all rows of a file that is no data set, in order, encoded if there is an encoding.
+        """Hand on all rows of a file that is no data set, in order, as features if a step makes these.
 
         `features` are the columns of the file that are taken; `progress` is told in bytes or rows of the file, and
         `matched` of columns that were matched by name.
         """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
+        encoding = step if isinstance(step, Encoding) else None
+        if isinstance(step, Reduction):
+            if self.format != "libsvm":
+                take = _reducing(take, step)
+            options = replace(options, sparse=self.format == "libsvm")
         if self.by_position:
             features = replace(features, names=None)
         if self.format in _TEXT:
@@ -130,7 +136,8 @@ class RowFile:
             return
         columns = features.match(_npz_names(self.path, self.x or "X"), self.name) if self.format == "npz" else None
         encoded = take if encoding is None else _encoding(take, encoding)
-        taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns)
+        reduction = step if isinstance(step, Reduction) else None
+        taker = _Taker(self.name, encoded, features.count if self.format == "libsvm" else None, columns, reduction)
         if columns is not None:
             matched(columns)
         with _readable(self.name):
@@ -148,7 +155,7 @@ class RowFile:
         matched: Callable[[MatchedColumns], object],
         encoding: Encoding | None,
     ) -> None:
-        def pick(names: list[str]) -> Sequence[int] | None:
+        def pick(names: Sequence[str] | None) -> Sequence[int] | None:
             by_name = features.match(names, self.name)
             if by_name is None:
                 return None
@@ -206,14 +213,27 @@ def _encoding(take: Take, encoding: Encoding) -> Take:
     return taken
 
 
+def _reducing(take: Take, reduction: Reduction) -> Take:
+    """Takes dense rows of many columns, and hands them on as features."""
+    return lambda rows: take(Rows(reduction.apply(rows.X), rows.first_row, rows.name))
+
+
 class _Taker:
     """Takes the array X of a converter, and leaves the others; rows of a sparse format are filled up.
 
     Where `columns` are given, these are what is taken of each row.
     """
 
-    def __init__(self, name: str, take: Take, fill_up_to: int | None, columns: MatchedColumns | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        take: Take,
+        fill_up_to: int | None,
+        columns: MatchedColumns | None,
+        reduction: Reduction | None = None,
+    ) -> None:
         self.n_rows = 0
+        self._reduction = reduction
         self._name, self._take, self._fill_up_to, self._columns = name, take, fill_up_to, columns
 
     def append(self, name: str, block: NDArray[Any]) -> None:
@@ -230,6 +250,18 @@ class _Taker:
             rows = rows[:, list(self._columns.positions)]
         self._take(Rows(rows, self.n_rows, self._name))
         self.n_rows += len(rows)
+
+    def append_sparse(self, name: str, rows: Any) -> None:
+        assert self._reduction is not None
+        width = self._reduction.n_columns
+        if rows.shape[1] > width:
+            raise DataError(
+                f"{self._name} has {rows.shape[1]} features per row, but the model was trained with {width}: give the"
+                " same features in the same order"
+            )
+        rows.resize(rows.shape[0], width)
+        self._take(Rows(self._reduction.apply(rows), self.n_rows, self._name))
+        self.n_rows += rows.shape[0]
 
     def append_labels(self, name: str, block: NDArray[Any]) -> None:
         if name == "X":
@@ -255,8 +287,7 @@ def _format_of(source: Path) -> str:
         return "csv"
     if source.is_dir():
         return "zarr"
-    name = source.name.lower().removesuffix(".gz")
-    return next((kind for kind, known in FORMATS.items() if re.search(f"({known.pattern})$", name)), "hdf5")
+    return format_of(source) or "hdf5"
 
 
 @contextmanager

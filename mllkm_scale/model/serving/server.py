@@ -66,7 +66,7 @@ class Server:
         self.n_features = model.n_features_in
         self.n_kernels = model.n_kernels
         self._n_machines, self._features = model.n_machines, model.features
-        self._machine, self._encoding = model.machine, model.encoding
+        self._machine, self._encoding, self._reduction = model.machine, model.encoding, model.reduction
         self._decide = laid_out(self._machine)
         # What the first call of all has to find out is found out here.
         self._decide(np.zeros((1, self._machine.n_features_in)), np.empty((1, self._n_machines)))
@@ -107,6 +107,8 @@ class Server:
         if self._encoding is not None:
             _, data = self._model.numeric(rows_dataset(X, self._encoding.columns))
             return self._model.flat(self._evaluate(data.part(0, data.n_rows), "X"))
+        if self._reduction is not None:
+            return self._model.flat(self._evaluate(self._reduction.apply(X), "X"))
         rows = Rows.of(X)
         self._model.require_features(rows.X.shape[1], "X")
         return self._model.flat(self._evaluate(np.ascontiguousarray(rows.X, np.float64), "X"))
@@ -126,6 +128,9 @@ class Server:
         values = self._features.of_row(x) if isinstance(x, Mapping) else x
         if self._encoding is not None:
             return self._evaluate(encoded_row(self._encoding, values), "x")
+        if self._reduction is not None:
+            row_of_many = values if hasattr(values, "toarray") else np.atleast_2d(np.asarray(values, dtype=np.float64))
+            return self._evaluate(self._reduction.apply(row_of_many), "x")
         row = np.asarray(values)
         if row.shape != (self.n_features,) or row.dtype.kind not in "fiub":
             self._refuse(row)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.kernels.maps import MapName, bumps
+from mllkm_scale.kernels.maps import MapName, bump_slopes, bumps
 
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
@@ -70,6 +70,18 @@ class Shapes:
             found[start : start + step] = H @ self.levels
             H *= offsets
             found[start : start + step] += H @ self.slopes
+        return found
+
+    def derivatives(self, points: Array) -> Array:
+        """f_kl' at these points (n,), shape (n, K)."""
+        found = np.zeros((len(points), self.slopes.shape[1]))
+        step = max(1, BLOCK_BYTES // (8 * max(1, len(self))))
+        for start in range(0, len(points), step):
+            offsets = points[start : start + step, None] - self.anchors
+            squares = offsets * offsets
+            falls = bump_slopes(self.map, squares, self.gammas) * offsets
+            H = bumps(self.map, squares, self.gammas, out=squares)
+            found[start : start + step] = falls @ self.levels + (H + falls * offsets) @ self.slopes
         return found
 
 

@@ -1,8 +1,12 @@
-"""Samples of CSV lines, a number a feature and a label; header, separator and label column as in `convert`."""
+"""Samples of CSV lines, a cell a feature and a label; header, separator and label column as in `convert`.
+
+Where the first line has text among its features, the stream is a table: what its columns hold, and the levels of its
+categories, are taken from its first lines, and later texts that are no level are unknown ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import IO, Any, Unpack
 
@@ -11,9 +15,12 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
-from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.readers.csv import CSVBlock, read_block
+from mllkm_scale.data.tables.coding import MISSING, Recode, TableCoder, code_rows
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel
+from mllkm_scale.online.sources.samples import CHUNK_ROWS
 from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
 
 __all__ = ["CSVSamples"]
@@ -36,6 +43,11 @@ class CSVSamples(TextSamples):
         text, none of `classes`, and that of the second line is a number.
     delimiter : str, optional
         By default the first of comma, semicolon and tab that is in the first line.
+    categories, as_number : sequence of str or int
+        Columns, by name or position, that are categories or numbers whatever they look like; with them the stream is a
+        table.
+    warm_up : int
+        Lines of a table that are waited for, to find out what its columns hold.
 
     Examples
     --------
@@ -52,6 +64,9 @@ class CSVSamples(TextSamples):
         label_column: str | int = LAST_COLUMN,
         header: bool | None = None,
         delimiter: str | None = None,
+        categories: Sequence[str | int] = (),
+        as_number: Sequence[str | int] = (),
+        warm_up: int = CHUNK_ROWS,
         **options: Unpack[TextOptions],
     ) -> None:
         super().__init__(stream, **options)
@@ -61,7 +76,10 @@ class CSVSamples(TextSamples):
             raise ParameterError(f"label_column={label_column!r} needs a header: give its position instead")
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n '):
             raise ParameterError(f"delimiter={delimiter!r}: give one sign, such as ',' or a tab")
-        self._options = ConvertOptions(label_column=label_column, header=header)
+        self._options = ConvertOptions(
+            label_column=label_column, header=header, categories=tuple(categories), as_number=tuple(as_number)
+        )
+        self._warm_up = warm_up
         self._delimiter = delimiter
         self._layout: CSVLayout | None = None
 
@@ -72,12 +90,69 @@ class CSVSamples(TextSamples):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Those of the header, if there is one."""
-        layout = self._layout
-        if layout is None or layout.names is None:
-            return None
-        return tuple(layout.names[column] for column in layout.features)
+        names = None if self._layout is None else self._layout.feature_names
+        return None if names is None else tuple(names)
 
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
+        """Lines that are samples; of a table the first ones together, once it is known what they hold."""
+        lines, told = Lines([], []), False
+        for record in self._samples(blocks):
+            lines = lines + record
+            if not told and self._is_table(lines) and len(lines) < self._warm_up:
+                continue
+            if not told and self._is_table(lines):
+                self.columns = self._found(lines)
+            told = True
+            yield lines
+            lines = Lines([], [])
+        if len(lines):
+            self.columns = self._found(lines)
+            yield lines
+
+    def _is_table(self, lines: Lines) -> bool:
+        """Whether columns are named as categories or numbers, or the first line has text among its features."""
+        layout = self._layout
+        assert layout is not None
+        if self._options.categories or self._options.as_number:
+            return True
+        try:
+            first = lines.part(0, 1)
+            [cells] = layout.cells(first.numbers, first.texts(self.name))
+        except DataError:  # it is refused, or skipped, when it is parsed
+            return False
+        texts = [cells[column].strip() for column in layout.features] if len(cells) == layout.width else []
+        return any(text not in MISSING and not is_number(text) for text in texts)
+
+    def _found(self, lines: Lines) -> Columns:
+        """What the columns hold by these lines, of which those that cannot be read are left out."""
+        layout = self._layout
+        assert layout is not None
+        coder = self._coder(layout)
+        blocks = list(self._readable(layout, lines))
+        while True:
+            try:
+                for block in blocks:
+                    coder.code(block.features, block.place)
+                return coder.columns()
+            except Recode:
+                coder.restart()
+
+    def _readable(self, layout: CSVLayout, lines: Lines) -> Iterator[CSVBlock]:
+        try:
+            block = read_block(layout, lines.numbers, lines.texts(self.name))
+            self._coder(layout).code(block.features, block.place)
+            yield block
+        except DataError:
+            if len(lines) > 1:
+                half = len(lines) // 2
+                yield from self._readable(layout, lines.part(0, half))
+                yield from self._readable(layout, lines.part(half))
+
+    def _coder(self, layout: CSVLayout) -> TableCoder:
+        names, options = layout.feature_names or [""] * len(layout.features), self._options
+        return TableCoder(names, self.name, options.categories, options.as_number, layout.features)
+
+    def _samples(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
         waiting = Lines([], [])
         for block in blocks:
             lines, waiting = waiting + block, Lines([], [])
@@ -120,8 +195,12 @@ class CSVSamples(TextSamples):
             if "\r" in text:
                 raise DataError(f"{self.name}: line {number} has a carriage return within: end lines with a line feed")
         block = read_block(layout, lines.numbers, texts)
-        labels, X = block.labels(), block.numbers("learn")
-        finite = np.isfinite(X)
+        labels = block.labels()
+        if self.columns is None:
+            X = block.numbers("learn")
+        else:
+            X = code_rows(block.features, self.columns, block.place, then="learn")
+        finite = np.isfinite(X) if self.columns is None else ~np.isinf(X)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             place = layout.place(lines.numbers[row], layout.features[column])

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import as_label_vector
-from mllkm_scale.data.tables.fitting import require_numbers
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
-from mllkm_scale.online.sources.samples import Chunk, check_end, require_skip, stored_labels
+from mllkm_scale.online.sources.samples import Chunk, check_end, require_known, require_skip, stored_labels
 
 __all__ = ["DatasetSamples"]
 
@@ -69,7 +68,6 @@ class DatasetSamples:
                 f"{dataset.label_name} has {n_labels} labels, but {dataset.name} has {dataset.n_rows} rows:"
                 " give one label per row"
             )
-        require_numbers(dataset, "learned online")
         self.name = dataset.name
         self.dataset = dataset
         self.passes, self.shuffle, self.seed = int(passes), bool(shuffle), int(seed)
@@ -80,6 +78,11 @@ class DatasetSamples:
     def feature_names(self) -> tuple[str, ...] | None:
         """Those of the data set."""
         return self.dataset.feature_names
+
+    @property
+    def columns(self) -> Columns | None:
+        """Those of the data set."""
+        return self.dataset.columns
 
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         """The samples from position `skip` on; a chunk that it falls into is handed out from there."""
@@ -102,7 +105,7 @@ class DatasetSamples:
         """Chunk `i` in pass `number`, whose first row has that position, without the rows that are done already."""
         start, stop = self.dataset.bounds(i)
         X, name = self.dataset.chunk(i), self.dataset.label_name
-        require_finite(X, start, self.name, "learn")
+        require_known(X, start, self.name, self.columns)
         stored = as_label_vector(self._label_source.read(start, stop), name)
         y = stored_labels(stored, self._labels, start, name)
         ids = np.arange(start, stop)

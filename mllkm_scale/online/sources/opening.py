@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, cast
@@ -31,8 +31,8 @@ _TEXT = ("label_column", "bad_lines", "max_line_bytes")
 FORMATS = {
     "hdf5": _DATASET,
     "zarr": _DATASET,
-    "csv": (*_TEXT, "header"),
-    "tsv": (*_TEXT, "header"),
+    "csv": (*_TEXT, "header", "categories", "as_number"),
+    "tsv": (*_TEXT, "header", "categories", "as_number"),
     "jsonl": _TEXT,
 }
 """The formats, and the options that belong to each."""
@@ -55,6 +55,9 @@ def open_samples(
     bad_lines: str = "error",
     chunk_rows: int | None = None,
     max_line_bytes: int | str = MAX_LINE_BYTES,
+    categories: Sequence[str | int] = (),
+    as_number: Sequence[str | int] = (),
+    warm_up: int = CHUNK_ROWS,
 ) -> Samples:
     """Open a stream of labelled samples.
 
@@ -80,6 +83,9 @@ def open_samples(
         Text: see `TextSamples`.
     chunk_rows : int, optional
         Most rows of a chunk: by default the grid of the data set, and 1024 for text.
+
+    categories, as_number, warm_up
+        CSV and TSV: see `CSVSamples`.
 
     Returns
     -------
@@ -107,6 +113,8 @@ def open_samples(
         "shuffle": shuffle,
         "label_column": label_column is not None,
         "header": header is not None,
+        "categories": bool(categories),
+        "as_number": bool(as_number),
         "bad_lines": bad_lines != "error",
         "max_line_bytes": max_line_bytes != MAX_LINE_BYTES,
     }
@@ -133,7 +141,16 @@ def open_samples(
             return JSONSamples(stream, label_column=label_column, **options)  # type: ignore[arg-type]
         column = LAST_COLUMN if label_column is None else label_column
         delimiter = "\t" if kind == "tsv" else None
-        return CSVSamples(stream, label_column=column, header=header, delimiter=delimiter, **options)
+        return CSVSamples(
+            stream,
+            label_column=column,
+            header=header,
+            delimiter=delimiter,
+            categories=categories,
+            as_number=as_number,
+            warm_up=warm_up,
+            **options,
+        )
 
 
 @contextmanager

@@ -19,10 +19,20 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.checks import require_finite
 from mllkm_scale.data.grid import require_chunk_rows
 from mllkm_scale.data.labels import as_label_vector
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel, ClassLabels, label_text
 
-__all__ = ["CHUNK_ROWS", "Chunk", "IterableSamples", "Samples", "check_end", "require_skip", "stored_labels"]
+__all__ = [
+    "CHUNK_ROWS",
+    "Chunk",
+    "IterableSamples",
+    "Samples",
+    "check_end",
+    "require_known",
+    "require_skip",
+    "stored_labels",
+]
 
 
 CHUNK_ROWS = 1024
@@ -79,6 +89,10 @@ class Samples(Protocol):
     def feature_names(self) -> tuple[str, ...] | None:
         """What the features are called, where that is known; for text, from its first line on."""
 
+    @property
+    def columns(self) -> Columns | None:
+        """What the columns of a table hold, from its first samples on; None where samples are numbers."""
+
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         """The samples from position `skip` on."""
 
@@ -111,6 +125,7 @@ class IterableSamples:
 
     remark = ""
     feature_names: tuple[str, ...] | None = None
+    columns: Columns | None = None
 
     def __init__(
         self,
@@ -180,6 +195,11 @@ def stored_labels(y: Array, labels: ClassLabels, first: int, name: str) -> Array
         return labels.read([label_text(value) for value in y.tolist()])
     except BadLabel as bad:
         raise DataError(f"{name}, row {first + bad.place} (0-based), {bad.problem}") from None
+
+
+def require_known(X: Array, first: int, name: str, columns: Columns | None) -> None:
+    """Refuse infinity, and NaN where it does not stand for a missing value of a table."""
+    require_finite(X if columns is None else np.where(np.isnan(X), 0.0, X), first, name, "learn")
 
 
 def require_skip(skip: int) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.data.grid import require_chunk_rows
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.data.text_lines import MAX_LINE_BYTES, line_blocks
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
@@ -97,6 +98,8 @@ class TextSamples(ABC):
     skipped : int
         Lines skipped so far.
     """
+
+    columns: Columns | None = None
 
     def __init__(
         self,

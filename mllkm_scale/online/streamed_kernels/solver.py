@@ -97,14 +97,16 @@ class MachineSolver:
         return replace(machine, weights=solution.weights, duals=duals)
 
     def _solution(self, machine: StreamedMachine, rows: list[Array], starts: list[Array], tol: float) -> Solution:
-        kernels, C = machine.active, self.settings.C
+        kernels, box = machine.active, self.settings.box(len(self.signs))
         if isinstance(kernels, LocalKernels):
-            return self.inner(WorkingSets(kernels.plain, machine.weights, rows, starts, C), tol)
+            return self.inner(WorkingSets(kernels.plain, machine.weights, rows, starts, box), tol)
         assert isinstance(kernels, GramKernels)
         self._require_room(len(kernels), rows)
         blocks = [MatrixBlock(kernels.grams(self._rows(r)), self.signs[r, k]) for k, r in enumerate(rows)]
         near = machine.weights, np.concatenate(starts)
-        return interior_point(RestrictedProblem(blocks, C, self.threads), _BEYOND * tol, pure_tol=tol, near=near)
+        return interior_point(
+            RestrictedProblem(blocks, self.settings.C, self.threads), _BEYOND * tol, pure_tol=tol, near=near
+        )
 
     def _require_room(self, n_kernels: int, rows: list[Array]) -> None:
         needed = 8 * (n_kernels + 4) * sum(len(r) ** 2 for r in rows)

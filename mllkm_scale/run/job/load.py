@@ -24,7 +24,7 @@ from mllkm_scale.run.job.text import JobText
 
 __all__ = ["Job", "load_job"]
 
-NOT_CONVERTED = (".csv", ".tsv", ".libsvm", ".svmlight", ".svm", ".npz", ".npy", ".idx", ".parquet", ".pq", ".gz")
+_TABLE = ("format", "label_column", "header", "categories", "as_number")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Job:
         The job file, the data, and the run folder.
     x, y : str
         Names of the data sets of the samples and the labels.
+    table : dict
+        Options of `convert`: how a file that is neither HDF5 nor zarr is read.
     test : pathlib.Path or None
         Test rows of a file of their own.
     image_shape : str or None
@@ -63,6 +65,7 @@ class Job:
     text: JobText = field(repr=False, compare=False)
     x: str = "X"
     y: str = "y"
+    table: dict[str, Any] = field(default_factory=dict)
     test: Path | None = None
     image_shape: str | None = None
     progress: str = "auto"
@@ -118,6 +121,8 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     if "scratch" in budget:
         parameters["scratch_dir"] = str(budget["scratch"])
     data["data"] = data.pop("path")
+    table = {key: data.pop(key) for key in _TABLE if key in data}
+    data["table"] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return Job(path=text.path, parameters=parameters, cluster=cluster, text=text, **data, **output)
 
 
@@ -158,9 +163,6 @@ def _read_table(text: JobText, table: str) -> dict[str, Any]:
 def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
     """A value that its key can have, whatever the others are."""
     match key:
-        case "path" | "test" if value.name.lower().endswith(NOT_CONVERTED) and not value.is_dir():
-            remedy = f"convert it first: mllkm convert {value} {value.name.partition('.')[0]}.h5"
-            raise ParameterError(f"{key}: {value.name} is neither HDF5 nor zarr: {remedy}")
         case "image_shape":
             from mllkm_scale.data.image_shape import read_image_shape
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -31,7 +31,18 @@ _CALLED = {  # elsewhere: the table and the key here
 _PARAMETERS = {"preset": str | None} | get_type_hints(Params) | {"anchors": str | int}
 
 TABLES: dict[str, dict[str, Any]] = {
-    "data": {"path": Path, "x": Text, "y": Text, "test": Path, "image_shape": Text},
+    "data": {
+        "path": Path,
+        "x": Text,
+        "y": Text,
+        "test": Path,
+        "image_shape": Text,
+        "format": Literal["csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"],
+        "label_column": str | int,
+        "header": bool,
+        "categories": list[str | int],
+        "as_number": list[str | int],
+    },
     "parameters": {key: hint for key, hint in _PARAMETERS.items() if key not in _CALLED},
     "budget": {"memory": str | int, "scratch": Path},
     "cluster": get_type_hints(ClusterSpec),

@@ -145,6 +145,8 @@ class JobText:
             self.problem(f"{keys[-1]} is too large: the integers of TOML have 64 bits", *keys)
         if not isinstance(value, str):
             return value
+        if "\0" in value:
+            self.problem(f"{keys[-1]} has a NUL character: remove it", *keys)
         for match in _VARIABLE.finditer(value):
             name = match[1]
             if not match[0].endswith("}") or not name:

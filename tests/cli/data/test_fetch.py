@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from mllkm_scale.data.catalogue import ENTRIES
+from mllkm_scale.data.catalogue import ENTRIES, GENERATED
 from mllkm_scale.errors import FetchError
 
 Run = Callable[..., Result]
@@ -53,7 +53,7 @@ def test_without_a_name_the_catalogue_is_listed(mllkm: Run, offline: Path, argum
     assert result.exit_code == 0
     head, *lines = result.stdout.splitlines()
     assert head.split() == ["name", "rows", "test", "rows", "features", "classes", "where"]
-    assert [line.split()[0] for line in lines] == list(ENTRIES)
+    assert [line.split()[0] for line in lines] == [*ENTRIES, *GENERATED]
     assert "usps            7,291      2,007       256       10  to be fetched" in lines
 
 
@@ -127,3 +127,24 @@ def test_every_name_is_looked_at_before_anything_is_fetched(mllkm: Run, offline:
     assert result.exit_code == 2
     assert "'covertype' is not in the catalogue: did you mean covtype?" in result.stderr
     assert "asking" not in result.stderr
+
+
+def test_rows_are_those_of_a_data_set_that_is_made(mllkm: Run, offline: Path) -> None:
+    result = mllkm("fetch", "usps", "--rows", "100")
+    assert result.exit_code == 2
+    assert "--rows is for mnist8m, which is made row by row; usps is fetched whole" in result.stderr
+
+
+def test_deformed_digits_are_made_of_those_that_are_there(
+    mllkm: Run, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_data: Callable[[str], tuple]
+) -> None:
+    X, y = real_data("mnist")
+    monkeypatch.setenv("MLLKM_DATA", os.environ.get("MLLKM_DATA") or str(Path(__file__).parents[4] / "shared" / "data"))
+    result = mllkm("fetch", "mnist8m", "--rows", "60100", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "MNIST-8M: 60,100 rows and 10,000 test rows, 784 features, 10 classes" in result.stdout
+    with h5py.File(tmp_path / "mnist8m-60100.h5") as file:
+        assert np.array_equal(file["X"][59_990:60_000], X[-10:])
+        assert np.array_equal(file["y"][60_000:], y[:100])
+        assert not np.array_equal(file["X"][60_000], X[0])
+    assert mllkm("fetch", "mnist8m", "--rows", "60100", "--out", tmp_path).exit_code == 0  # verified, and used again

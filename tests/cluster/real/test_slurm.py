@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,6 +75,19 @@ def test_a_job_whose_time_is_up_is_requeued_and_goes_on_to_the_same_bytes(slurm:
     assert slurm.model == slurm.expected
 
 
+@pytest.mark.slow
+def test_the_printed_command_goes_on_with_a_job_that_was_ended(slurm: Bench, eventually: Eventually) -> None:
+    job = submit("--workers", "2", "--job-name=two words")
+    eventually(lambda: "round 1:" in log(job), within_s=60)
+    subprocess.run(["scancel", "--batch", "--signal=TERM", job], check=True, timeout=20)
+    eventually(lambda: state(job).startswith("FAILED"), within_s=60)
+    [again] = re.findall(r"to go on: (.*)", log(job))
+    assert again.endswith("job.toml --workers 2 --job-name=two\\ words")
+    said = subprocess.run(["bash", "-c", again], capture_output=True, text=True, timeout=60, check=True)
+    completed(said.stdout.split()[-1], eventually)
+    assert slurm.model == slurm.expected
+
+
 def test_a_job_that_cannot_begin_fails_at_once_and_says_why(slurm: Bench, eventually: Eventually) -> None:
     job = submit("--workers", "2", MLLKM_INTERFACE="absent0")
     eventually(lambda: state(job).startswith("FAILED"))
@@ -108,8 +122,8 @@ def test_a_node_that_fails_takes_its_workers_and_not_the_training(slurm: Bench, 
     try:
         completed(job, eventually, within_s=150)
         assert slurm.model == slurm.expected
-    finally:
-        subprocess.run(["scontrol", "update", "nodename=n3", "state=resume"], check=True, timeout=20)
+    finally:  # unless it has come back by itself
+        subprocess.run(["scontrol", "update", "nodename=n3", "state=resume"], capture_output=True, timeout=20)
 
 
 @pytest.mark.slow

@@ -79,10 +79,8 @@ def listening(script: int) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut_s", [5, 90])
-def test_a_host_that_is_cut_off_comes_back_and_the_bytes_are_the_same(
-    hosts: Hosts, eventually: Eventually, cut_s: int
-) -> None:
-    """After a minute it is given up; once its link is back, its workers may join again."""
+def test_a_host_that_is_cut_off_changes_no_byte(hosts: Hosts, eventually: Eventually, cut_s: int) -> None:
+    """After a minute it is given up, and others do its tasks."""
     with training() as script:
         eventually(lambda: "train:" in log(), within_s=60)
         hosts.link(hosts.names[0], "down")
@@ -91,3 +89,31 @@ def test_a_host_that_is_cut_off_comes_back_and_the_bytes_are_the_same(
         assert script.wait(timeout=200) == 0, log()
     assert hosts.bench.model == hosts.bench.expected
     assert not os.path.exists("run/scheduler.json")
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_host_that_was_cut_off_come_back(hosts: Hosts, eventually: Eventually) -> None:
+    with Path("log").open("wb") as said:
+        command = [ROOT / "cluster" / "ssh.sh", *OPTIONS, "-m", "500MB"]
+        cluster = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL)
+    try:
+        eventually(lambda: joined(1) == 1)
+        hosts.link(hosts.names[0], "down")
+        eventually(lambda: f"Remove worker addr: tls://{NETWORK}.1:" in scheduler_log(), within_s=120)
+        time.sleep(20)
+        hosts.link(hosts.names[0], "up")
+        eventually(lambda: joined(1) == 2, within_s=90)
+    finally:
+        cluster.terminate()
+        cluster.wait(timeout=60)
+    assert [joined(host) for host in (1, 2, 3)] == [2, 1, 1]
+
+
+def joined(host: int) -> int:
+    """How often a worker of this host has come to the scheduler."""
+    return scheduler_log().count(f"Register worker addr: tls://{NETWORK}.{host}:")
+
+
+def scheduler_log() -> str:
+    path = Path("scheduler.json.logs/scheduler.log")
+    return path.read_text() if path.exists() else ""

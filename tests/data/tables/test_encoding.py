@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import strategies as st
 
 from mllkm_scale import Dataset
 from mllkm_scale.data import Preprocessor
+from mllkm_scale.data.first_step import training_rows
 from mllkm_scale.data.tables.encoding import Encoding, folds_of_rows
-from mllkm_scale.data.tables.fitting import SMOOTHING, fit_encoding, training_rows
+from mllkm_scale.data.tables.fitting import SMOOTHING, fit_encoding
 from mllkm_scale.data.tables.frames import table_dataset
 from mllkm_scale.errors import BudgetError, DataError, ModelFileError
 
@@ -139,7 +142,7 @@ def test_reading_in_parts_gives_the_same_bits():
     rng = np.random.default_rng(1)
     table = pa.table({"a": rng.choice(list(LETTERS), 500), "b": rng.normal(size=500)})
     data = table_dataset(table, rng.integers(0, 2, 500))
-    encoded, _, _ = training_rows(data, None, 10**9)
+    encoded, _, _ = training_rows(data, None, 10**9, ExitStack())
     encoding, folds = fit_encoding(data, most_indicators=4)
     for source in (encoded, encoding.dataset(data, folds)):
         whole = numbers(source)
@@ -206,7 +209,7 @@ def test_numbers_stand_for_levels_that_are_numbers_and_for_no_others():
 
 def test_rare_levels_are_scaled_as_frequent_ones():
     table = pa.table({"a": ["u"] * 60 + ["v"] * 35 + ["w"] * 5, "n": np.arange(100.0)})
-    data, _, _ = training_rows(table_dataset(table, [0, 1] * 50), None, 10**9)
+    data, _, _ = training_rows(table_dataset(table, [0, 1] * 50), None, 10**9, ExitStack())
     for kind in ("standard", "auto"):
         scaled = Preprocessor.fit(data, kind).transform(data.part(0, 100))[:, :4]
         np.testing.assert_allclose(np.ptp(scaled[:, :3], axis=0), 2.0)
@@ -217,7 +220,7 @@ def test_rare_levels_are_scaled_as_frequent_ones():
 def test_counts_that_do_not_fit_the_budget_are_refused():
     data = table_dataset(pa.table({"a": [f"level {i}" for i in range(2000)]}), [0, 1] * 1000)
     with pytest.raises(BudgetError, match=r"need .* to be counted"):
-        training_rows(data, None, 100_000)
+        training_rows(data, None, 100_000, ExitStack())
 
 
 def test_infinity_and_wrong_codes_are_refused_before_training():

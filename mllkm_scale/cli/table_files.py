@@ -1,0 +1,174 @@
+"""Files of other formats where commands read HDF5: options that say how they are read, and their conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mllkm_scale.cli.group import say
+from mllkm_scale.cli.output import bar, print_json
+from mllkm_scale.cli.parsers import parse_label_column
+
+if TYPE_CHECKING:
+    from mllkm_scale.data import Dataset
+    from mllkm_scale.data.converters.options import KnownTable
+    from mllkm_scale.data.tables.columns import Columns
+    from mllkm_scale.model import Model
+    from mllkm_scale.model.names import Features
+
+__all__ = [
+    "FORMATS",
+    "as_hdf5",
+    "format_option",
+    "given_table",
+    "kind_options",
+    "known_of_dataset",
+    "known_of_model",
+    "layout_options",
+    "scratch_folder",
+    "table_options",
+    "tell_columns",
+]
+
+FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def layout_options(command: Command) -> Command:
+    """Give a command the options that say which column is the label, and whether there is a header."""
+    label = click.option(
+        "--label-column",
+        "--target",
+        "label_column",
+        metavar="NAME|N|last|none",
+        default="last",
+        show_default=True,
+        callback=lambda context, parameter, text: parse_label_column(text),
+        help="CSV, TSV and Parquet: the column of the labels, by name or position (0 is the first).",
+    )
+    header = click.option(
+        "--header/--no-header",
+        default=None,
+        help="CSV and TSV: whether the first line has names (default: detected).",
+    )
+    return label(header(command))
+
+
+def kind_options(command: Command) -> Command:
+    """Give a command the options that say what columns hold, whatever they look like."""
+    categories = click.option(
+        "--categories",
+        metavar="NAME,...",
+        multiple=True,
+        callback=lambda context, parameter, given: _names(given),
+        help="CSV, TSV and Parquet: columns that are categories, whatever they look like; by name or position.",
+    )
+    as_number = click.option(
+        "--as-number",
+        metavar="NAME,...",
+        multiple=True,
+        callback=lambda context, parameter, given: _names(given),
+        help="CSV, TSV and Parquet: columns that are numbers; what is none is refused with its place.",
+    )
+    return categories(as_number(command))
+
+
+def table_options(command: Command) -> Command:
+    """All of them."""
+    return layout_options(kind_options(command))
+
+
+def format_option(command: Command) -> Command:
+    """Give a command the option that names the format of its data."""
+    help = "Format of DATA, if its name does not tell."
+    return click.option("--format", "format", type=click.Choice(FORMATS), help=help)(command)
+
+
+def given_table(context: click.Context) -> dict[str, Any]:
+    """How a table is read, as the options say: options of `convert`."""
+    names = ("format", "label_column", "header", "categories", "as_number")
+    return {name: context.params[name] for name in names if name in context.params}
+
+
+def as_hdf5(
+    data: Path, folder: Path, table: Mapping[str, Any], progress: str = "auto", known: KnownTable | None = None
+) -> Path:
+    """The file itself where it is HDF5 or zarr; else its conversion in a folder, made once, with a line a column.
+
+    Where columns are `known`, they are what is read.
+    """
+    from mllkm_scale.data.converters.conversion import converted_once, must_be_converted
+    from mllkm_scale.data.converters.options import ConvertOptions, silent
+
+    options = dict(table)
+    format = options.pop("format", None)
+    if not must_be_converted(data, format):
+        return data
+    how = ConvertOptions(**options, sparse=None)
+    if known is not None:
+        how = replace(how, categories=(), as_number=(), known=known)
+    aloud = progress in ("auto", "plain")
+    with bar(f"reading {data.name}") if aloud else nullcontext(silent) as tell:
+        path, summary = converted_once(data, folder, how, tell, format)
+    if progress == "json":
+        rows = {} if summary is None else {"rows": summary.n_rows, "features": summary.n_features}
+        print_json({"event": "read", "data": str(data), "stored": str(path)} | rows, indent=None)
+    elif aloud and summary is None:
+        say(f"{data}: as it was read before, {path}", err=True)
+    elif aloud and summary is not None:
+        say(f"{data}: {summary.n_rows:,} rows of {summary.n_features:,} columns", err=True)
+        tell_columns(summary.columns, err=True)
+    return path
+
+
+def tell_columns(columns: Columns | None, *, err: bool = False) -> None:
+    """A line a column of a table that has more than numbers."""
+    if columns is not None:
+        say("\n".join(["columns:", *(f"  {line}" for line in columns.describe())]), err=err)
+
+
+@contextmanager
+def scratch_folder(parent: str | None = None) -> Iterator[Path]:
+    """A folder for what is read once and not kept."""
+    if parent is not None:
+        Path(parent).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="mllkm-", dir=parent) as folder:
+        yield Path(folder)
+
+
+def known_of_dataset(dataset: Dataset) -> KnownTable:
+    """The columns of a data set, in any order: of a table with rows to test on."""
+    from mllkm_scale.model.names import Features
+
+    return _known(Features(dataset.n_features, dataset.feature_names), dataset.columns)
+
+
+def known_of_model(model: Model, *, by_position: bool = False) -> KnownTable:
+    """The columns that a model was trained on."""
+    features = replace(model.features, names=None) if by_position else model.features
+    return _known(features, None if model.encoding is None else model.encoding.columns)
+
+
+def _known(features: Features, columns: Columns | None) -> KnownTable:
+    from mllkm_scale.data.converters.options import KnownTable
+    from mllkm_scale.data.tables.columns import Column, Columns
+
+    def pick(names: Sequence[str] | None) -> Sequence[int] | None:
+        found = features.match(names, "the file")
+        if found is not None and found.ignored:
+            say(str(found.remark("the file")), err=True)
+        return None if found is None else found.positions
+
+    numbers = Columns(tuple(Column(name) for name in features.names or [""] * features.count))
+    return KnownTable(columns or numbers, plain=columns is None, pick=pick)
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for names in given for name in names.split(",") if name.strip())
