@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-_LONGEST = 8000  # characters of a message, which may quote a file
+_LONGEST = 12_000  # characters of a message, which may quote a file
 
 
 class MLLKMError(Exception):

@@ -94,6 +94,14 @@ class Params:
     )
     tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training stops")
     max_kernels: int | None = parameter(None, "largest number of kernels of the model, in every round")
+    max_features: int | None = parameter(
+        None, "largest number of features that are used: those that a short descent of learned kernels counts most"
+    )
+    max_bytes: str | int | None = parameter(
+        None,
+        "bytes of constants that the model may have in integers on a device, such as 16kB: features, directions and"
+        " kernels are chosen to fit",
+    )
     max_rounds: int | None = parameter(None, "largest number of rounds of the outer loop")
     time_limit: float | None = parameter(None, "seconds after which the current round is the last")
     memory_budget: str | int = parameter("2GB", "bound on the peak memory of the process, such as 1GB")
@@ -127,6 +135,7 @@ class Params:
 
             reduction_spec(self.reduction)
         self._check_learned()
+        self._check_device()
         metric = self.metric
         known = metric is None or metric in ("auto", "diagonal", "full", "none")
         if not known and (not isinstance(metric, int | np.integer) or isinstance(metric, bool) or metric < 1):
@@ -135,7 +144,7 @@ class Params:
             _positive("ridge", self.ridge)
         _positive("tol", self.tol)
         _positive("worker_timeout", self.worker_timeout)
-        for name in ("max_kernels", "max_rounds"):
+        for name in ("max_kernels", "max_features", "max_rounds"):
             _count(name, getattr(self, name))
         if self.time_limit is not None:
             _positive("time_limit", self.time_limit)
@@ -151,6 +160,32 @@ class Params:
             raise ParameterError(f"n_jobs={self.n_jobs!r}: give a number of threads, or -1 for one per core")
         _ = self.budget_bytes
         return self
+
+    @property
+    def device_bytes(self) -> int | None:
+        """The bytes that the model may have on a device; None for no limit."""
+        try:
+            return None if self.max_bytes is None else parse_bytes(self.max_bytes)
+        except ParameterError as error:
+            raise ParameterError(f"max_bytes={self.max_bytes!r}: {error}") from None
+
+    def _check_device(self) -> None:
+        """Refuse settings for which the bytes on a device are not known in advance."""
+        if self.device_bytes is None:
+            return
+        fixed = {
+            "scaling": ("none", "standard", "minmax", "auto"),
+            "componentwise": (False,),
+            "finish": ("auto", "none"),
+        }
+        for name, values in fixed.items():
+            if getattr(self, name) not in values:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} does not work with max_bytes: use {' or '.join(map(repr, values))}"
+                )
+        spec = anchor_spec(self.anchors)
+        if not spec.learned and spec.kind != "auto":
+            raise ParameterError(f"anchors={self.anchors!r} does not work with max_bytes, which needs learned kernels")
 
     def _check_learned(self) -> None:
         """Refuse settings that exclude learned kernels; with finish="none", automatic anchors are learned."""

@@ -38,7 +38,7 @@ static void show(int32_t number)
     if (number < 0)
         text[--i] = '-';
     put(text + i);
-    put(" ");
+    put("\\n");
 }
 
 static void run(void)
@@ -57,7 +57,6 @@ static void run(void)
         show(mllkm_predict(x));
         for (k = 0; k < MLLKM_N_SCORES; k++)
             show(scores[k]);
-        put("\\n");
     }
 }
 """
@@ -167,8 +166,8 @@ class Board:
             [*self.emulator, "firmware.elf"], cwd=folder, check=True, timeout=timeout_s, capture_output=True, text=True
         )
         plain = re.sub(r"\x1b\[\d+m", "", said.stdout + said.stderr)  # simavr colours what a board says
-        lines = re.findall(r"^((?:-?\d+ ){3,})", plain, re.MULTILINE)
-        found = np.array([line.split() for line in lines], dtype=np.int64)
+        numbers = re.findall(r"^(-?\d+)\.?$", plain, re.MULTILINE)  # simavr shows the end of a line as a dot
+        found = np.array(numbers, dtype=np.int64).reshape(len(U), -1)
         return Counted(found[:, 2:], found[:, 1], found[:, 0])
 
     def flash_bytes(self, folder: Path) -> int:

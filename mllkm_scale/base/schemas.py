@@ -237,7 +237,7 @@ class LearningHeader(_Header):
 
 
 class _Point(_Header):
-    parameter: Literal["C", "max_kernels"]
+    parameter: Literal["C", "max_kernels", "max_bytes"]
     value: Positive
     n_kernels: Count
     error: Share
@@ -270,7 +270,7 @@ class _PathPoint(_Record):
     """A point of path.json: as in end.npz, with its name."""
 
     name: Text
-    parameter: Literal["C", "max_kernels"]
+    parameter: Literal["C", "max_kernels", "max_bytes"]
     value: Positive
     n_kernels: Count
     error: Share
@@ -285,7 +285,7 @@ class _PathPoint(_Record):
 class PathFile(_Record):
     """Of path.json."""
 
-    parameter: Literal["C", "max_kernels"]
+    parameter: Literal["C", "max_kernels", "max_bytes"]
     values: list[Positive]
     seed: Seed
     points: list[_PathPoint]

@@ -49,6 +49,7 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "ridge": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "n_components": (parse_components, "N|SHARE"),
+    "max_bytes": (parse_size, "SIZE"),
     "memory_budget": (parse_size, "SIZE"),
     "scratch_dir": (str, "DIR"),
 }

@@ -35,6 +35,7 @@ class PathRun(TrainingRun):
 
     Cs: Sequence[float] | None = None
     kernel_counts: Sequence[float] | None = None
+    byte_counts: Sequence[str] | None = None
     validation: str = "0.2"
     below: tuple[str, ...] = ()
 
@@ -79,6 +80,7 @@ class PathRun(TrainingRun):
                 validation,
                 Cs=self.Cs,
                 kernel_counts=self.kernel_counts,
+                byte_counts=self.byte_counts,
                 run_dir=self.run,
                 resume=self.resume,
                 overwrite=self.overwrite,

@@ -113,6 +113,13 @@ class MLLKMClassifier(DecidesByModel):
         Certified relative duality gap, over all candidate kernels, at which training ends.
     max_kernels : int or None
         Most kernels of the model. Every round keeps to it: worse kernels leave when better ones come.
+    max_features : int or None
+        Most features that are used: those that a short descent of learned kernels on a sample counts most.
+    max_bytes : str, int or None
+        Bytes of constants that the model may have in integers of 8 bits on a device, such as "16kB"
+        (`mllkm_scale.export.export_integer_c`). Features, directions of the metric, kernels and scaling are chosen on
+        held-out rows among the sizes that fit. `map` is then "squared" unless it is another than the default, and the
+        machine is left as learned.
     max_rounds, time_limit : int, float or None
         Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
     memory_budget : str, int or None
@@ -215,6 +222,8 @@ class MLLKMClassifier(DecidesByModel):
         pricing: str = "auto",
         tol: float = 0.01,
         max_kernels: int | None = None,
+        max_features: int | None = None,
+        max_bytes: str | int | None = None,
         max_rounds: int | None = None,
         time_limit: float | None = None,
         memory_budget: str | int | None = None,
@@ -253,6 +262,8 @@ class MLLKMClassifier(DecidesByModel):
         self.pricing = pricing
         self.tol = tol
         self.max_kernels = max_kernels
+        self.max_features = max_features
+        self.max_bytes = max_bytes
         self.max_rounds = max_rounds
         self.time_limit = time_limit
         self.memory_budget = memory_budget

@@ -110,7 +110,7 @@ class PathFolder:
         save_checkpoint(
             self.path / point.name / END,
             fingerprint=fingerprint,
-            round=end.states[0].round,
+            round=end.states[0].round if end.states else 0,
             header=header,
             arrays=arrays,
         )

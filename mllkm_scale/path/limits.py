@@ -1,7 +1,7 @@
 """What is asked of a path: the values that its models are trained with, and what a model may cost.
 
-The values are of C, from the smallest on, or numbers of kernels, from the largest on. Costs are given as people say
-them: "20us" a row, "100kB" of file.
+The values are of C or bytes on a device, from the smallest on, or numbers of kernels, from the largest on. Costs are
+given as people say them: "20us" a row, "100kB" of file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3}
 class PathValues:
     """The parameter that differs along a path, and its values in the order in which they are trained."""
 
-    parameter: str  # "C" or "max_kernels"
+    parameter: str  # "C", "max_kernels" or "max_bytes"
     values: tuple[float, ...]  # of C: empty for those around the automatic one
 
     def resolved(self, n_features: int) -> tuple[float, ...]:
@@ -39,14 +39,21 @@ class PathValues:
         return self.values or tuple(factor * auto for factor in AROUND_AUTO)
 
 
-def path_values(Cs: Sequence[float] | None, kernel_counts: Sequence[float] | None) -> PathValues:
+def path_values(
+    Cs: Sequence[float] | None, kernel_counts: Sequence[float] | None, byte_counts: Sequence[str | int] | None = None
+) -> PathValues:
     """What was asked for, checked and in order; the Cs around the automatic one if nothing was.
 
     >>> path_values([1.0, 0.1], None).values, path_values(None, [10, 200]).values
     ((0.1, 1.0), (200, 10))
+    >>> path_values(None, None, ["16kB", 2000]).values
+    (2000, 16000)
     """
-    if Cs is not None and kernel_counts is not None:
-        raise ParameterError("Cs and kernel_counts are two paths: give one of them")
+    if sum(given is not None for given in (Cs, kernel_counts, byte_counts)) > 1:
+        raise ParameterError("Cs, kernel_counts and byte_counts are three paths: give one of them")
+    if byte_counts is not None:
+        sizes = _distinct("byte_counts", [parse_bytes(size) for size in byte_counts])
+        return PathValues("max_bytes", tuple(sorted(int(size) for size in sizes)))
     if kernel_counts is not None:
         counts = _distinct("kernel_counts", kernel_counts)
         if any(int(count) != count or count < 1 for count in counts):

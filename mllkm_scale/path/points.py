@@ -1,9 +1,9 @@
 """The points of a path: what each model costs, and how good it is; which are worth having, and which is the knee.
 
-The costs are those that people choose by: the time of a row, measured, and the bytes of the model file. The front is
-the points of which no other is both as cheap and as good. The knee of the front is where accuracy begins to be dear:
-with logarithms of the costs and the errors both scaled to 0 .. 1, the point farthest below the line from the cheapest
-point to the best one.
+The costs are those that people choose by: the time of a row, measured, and the bytes of the model file, or of the
+constants on a device. The front is the points of which no other is both as cheap and as good; its cost is the time of a
+row, or along bytes on a device these. The knee of the front is where accuracy begins to be dear: with logarithms of the
+costs and the errors both scaled to 0 .. 1, the point farthest below the line from the cheapest point to the best one.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class PathPoint:
     Attributes
     ----------
     parameter, value : str and float
-        "C" or "max_kernels", and its value.
+        "C", "max_kernels" or "max_bytes", and its value.
     error : float
-        Share of the validation rows with a wrong label.
+        Share of the validation rows with a wrong label; along "max_bytes", of the machine in integers.
     row_us : float
         Microseconds a row takes in a batch, on one thread of the machine that trained.
     model_bytes : int
-        Size of the model file.
+        Size of the model file; along "max_bytes", of the constants in integers.
     multiply_adds : int
         Multiply-adds of a row, by arithmetic; by tables if the model has some.
     n_kernels, gap, status, elapsed_s : int, float, str, float
@@ -68,6 +68,11 @@ class PathPoint:
         return f"{self.parameter}={self.value:g}"
 
     @property
+    def front_cost(self) -> float:
+        """What the front and the knee are about: the time of a row, or along "max_bytes" the bytes."""
+        return self.model_bytes if self.parameter == "max_bytes" else self.row_us
+
+    @property
     def cost(self) -> str:
         """The cost, for a message."""
         return f"{self.row_us:.3g} us a row, {format_bytes(self.model_bytes)}"
@@ -82,7 +87,7 @@ def front(points: Sequence[PathPoint]) -> list[PathPoint]:
     [1, 3, 4]
     """
     kept: list[PathPoint] = []
-    for point in sorted(points, key=lambda p: (p.row_us, p.error, p.model_bytes)):
+    for point in sorted(points, key=lambda p: (p.front_cost, p.error, p.model_bytes, p.row_us)):
         if not kept or point.error < kept[-1].error:
             kept.append(point)
     return kept
@@ -99,7 +104,7 @@ def knee_point(points: Sequence[PathPoint]) -> PathPoint:
     edge = front(points)
     if not edge:
         raise ParameterError("a path without points has no knee: train at least one")
-    cost, error = np.log([p.row_us for p in edge]), np.array([p.error for p in edge])
+    cost, error = np.log([p.front_cost for p in edge]), np.array([p.error for p in edge])
     if len(edge) < 3:
         return edge[-1]
     x, y = (cost - cost[0]) / (cost[-1] - cost[0]), (error - error[-1]) / (error[0] - error[-1])

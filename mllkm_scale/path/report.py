@@ -40,7 +40,8 @@ def path_picture(points: Sequence[PathPoint]) -> Figure:
     left.set_xlabel("microseconds a row (batch, one thread)")
     left.set_ylabel("validation error, %")
     _draw(right, points, lambda point: point.model_bytes / 1e3)
-    right.set_xlabel("kilobytes of the model file")
+    on_device = points[0].parameter == "max_bytes"
+    right.set_xlabel("kilobytes of constants in integers" if on_device else "kilobytes of the model file")
     left.legend(loc="best")
     return figure
 
@@ -107,7 +108,7 @@ def write_path_page(folder: str | os.PathLike[str], *, out: str | os.PathLike[st
     with writing(where):
         figure.savefig(where / PICTURE, dpi=150)
     caption = "Validation error against what a model costs; the knee is circled, and the numbers are the values."
-    parameter = "C" if facts["parameter"] == "C" else "the number of kernels"
+    parameter = {"C": "C", "max_kernels": "the number of kernels", "max_bytes": "bytes on a device"}[facts["parameter"]]
     page = render(
         "path.html",
         title=f"A path of {parameter}",

@@ -3,7 +3,8 @@
     Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
     kernel_counts    from the largest on: each begins with the heaviest kernels of the one before, and exchanges them
 
-Data are prepared once, and kernels learned once. Every model has a certificate of its own over all candidate kernels.
+Models below several numbers of bytes on a device are trained each on its own (`path.device`). Otherwise data are
+prepared once, and kernels learned once. Every model has a certificate of its own over all candidate kernels.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from mllkm_scale.training import dask_executor
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["VALIDATION_SHARE", "PathResult", "train_path"]
+__all__ = ["VALIDATION_SHARE", "PathResult", "PathTraining", "in_words", "train_path"]
 
 VALIDATION_SHARE = 0.2
 
@@ -81,6 +82,7 @@ def train_path(
     *,
     Cs: Sequence[float] | None = None,
     kernel_counts: Sequence[float] | None = None,
+    byte_counts: Sequence[str | int] | None = None,
     client: Client | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -108,6 +110,9 @@ def train_path(
         values around the automatic one.
     kernel_counts : sequence of int, optional
         Values of `max_kernels`, trained from the largest to the smallest; C is the parameter of that name.
+    byte_counts : sequence of str or int, optional
+        Values of `max_bytes`, such as "16kB". Errors and bytes are those of the machine in integers, and the folder of
+        each model has its C header, model.h.
     client, listener, should_stop, preset, held_bytes, report, image_shape
         As in `train`; the reports are those of the models.
     run_dir : path, optional
@@ -130,7 +135,7 @@ def train_path(
     >>> path.model(path.knee).predict([[5.0, 3.5, 1.5, 0.2]]).tolist()
     [0]
     """
-    values, settings = path_values(Cs, kernel_counts), resolve(preset, **params)
+    values, settings = path_values(Cs, kernel_counts, byte_counts), resolve(preset, **params)
     if validation is None and run_dir is not None:
         raise ParameterError("validation=None: a path is chosen from by its errors: give rows, or a share of the data")
     with ExitStack() as stack:
@@ -160,7 +165,7 @@ def train_path(
             require_writable(Path(settings.scratch_dir))
         tell = listeners_of(settings, listener)
         threads = stack.enter_context(working_threads(settings))
-        path = PathTraining(values, settings, plan, threads, tell, folder, should_stop, finalizer, step)
+        path = _kind(values)(values, settings, plan, threads, tell, folder, should_stop, finalizer, step)
         path.calibrates = calibrate
         if client is not None:
             where = None if folder is None else folder.path
@@ -259,7 +264,7 @@ class PathTraining:
         self.models.append(model)
         if self.folder is not None:
             self.folder.write(self.points)
-        self.listener(Notice(_in_words(point)))
+        self.listener(Notice(in_words(point)))
         return end
 
     def outputs(self, problem: Problem) -> list[int]:
@@ -309,6 +314,15 @@ def _error(evaluation: Evaluation) -> float:
     return evaluation.error if evaluation.weighted_error is None else evaluation.weighted_error
 
 
-def _in_words(point: PathPoint) -> str:
+def _kind(values: PathValues) -> type[PathTraining]:
+    if values.parameter != "max_bytes":
+        return PathTraining
+    from mllkm_scale.path.device import DevicePath  # a path itself
+
+    return DevicePath
+
+
+def in_words(point: PathPoint) -> str:
+    """A point, for a message."""
     error = "" if point.error != point.error else f"error {percent(point.error)}, "
     return f"{point.name}: {error}kernels {point.n_kernels:,}, {point.cost}, gap {percent(point.gap)}"

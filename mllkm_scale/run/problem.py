@@ -26,6 +26,7 @@ from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.proposals import Keeper, learn_kernels
+from mllkm_scale.learn.ranking import importance_of, most_important
 from mllkm_scale.learn.settings import Tryout, learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedRecord, LearnedStart, folded, record_of, start_of
 from mllkm_scale.model.names import unique_names
@@ -35,9 +36,10 @@ from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 from mllkm_scale.solver.box import Box
 
-__all__ = ["Problem", "build_problem"]
+__all__ = ["Problem", "build_problem", "fingerprint_of"]
 
 _SAMPLE_ROWS = 1000  # for distances
+_ADDED = ("max_bytes", "max_features")  # after the first fingerprints, which have to stay what they were
 _RESULT_FREE = (
     "class_weight",  # shapes it by the weights of the rows
     "tol",
@@ -105,10 +107,12 @@ def build_problem(
     keeping: Opening | None = None,
     out_of_time: Callable[[], bool] = lambda: False,
     tryout: Tryout | None = None,
+    features: Array | None = None,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the executor.
 
     Of settings that are still open, the first is taken. With a `tryout` the descent is one to compare settings by.
+    `features` are numbers of those that are used, where they are known already.
 
     Kernels are learned by `threads`, in this process.
     """
@@ -121,7 +125,16 @@ def build_problem(
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
     names, indicators = unique_names(dataset.feature_names), dataset.indicators
     dataset = executor.place(dataset.unlabelled())
-    preprocessor = Preprocessor.fit(dataset, params.scaling, params.n_components, params.whiten, executor, indicators)
+    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
+    threads = threads or Threads()
+    if params.max_features is not None and params.max_features < dataset.n_features and features is None:
+        scaling = "standard" if params.scaling == "auto" else params.scaling
+        importance = importance_of(dataset, signs, codes, scaling, seed, threads)
+        features = most_important(importance, params.max_features)
+        poll()
+    preprocessor = Preprocessor.fit(
+        dataset, params.scaling, params.n_components, params.whiten, executor, indicators, features
+    )
     scratch = None if params.scratch_dir is None else Path(params.scratch_dir)
     in_memory = plan.in_memory and not executor.remote
 
@@ -130,7 +143,6 @@ def build_problem(
 
     data = prepared(preprocessor)
     poll()
-    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
         count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
@@ -146,10 +158,12 @@ def build_problem(
             codes,
             Family(check_map(params.map), params.componentwise),
             settings,
-            threads or Threads(),
+            threads,
             weights=weights,
             hold_out=data.n_rows > FOLD_ROWS,
-            keeper=None if keeping is None else keeping(_fingerprint(params, data, signs, weights, seed, count), seed),
+            keeper=None
+            if keeping is None
+            else keeping(fingerprint_of(params, data, signs, weights, seed, count), seed),
             listener=listener,
             poll=poll,
             out_of_time=out_of_time,
@@ -185,7 +199,7 @@ def build_problem(
             )
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
-    fingerprint = _fingerprint(params, data, signs, weights, seed, count)
+    fingerprint = fingerprint_of(params, data, signs, weights, seed, count)
     return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names, weights)
 
 
@@ -220,14 +234,16 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
     return executor.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
-def _fingerprint(params: Params, data: Dataset, signs: Array, weights: Array | None, seed: int, n_learned: int) -> str:
+def fingerprint_of(
+    params: Params, data: Dataset, signs: Array, weights: Array | None, seed: int, n_learned: int
+) -> str:
     """Names the problem: the same for the same prepared data and the same parameters that shape the result.
 
     `max_kernels` shapes it where it bounds the number of kernels that are learned.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, value in sorted(vars(params).items()):
-        if name not in _RESULT_FREE:
+        if name not in _RESULT_FREE and not (name in _ADDED and value is None):
             digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
     digest.update(f"seed={seed};{data.n_rows}x{data.n_features};learned={n_learned};".encode())
     digest.update(np.packbits(signs > 0).tobytes())

@@ -21,7 +21,7 @@ from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
 from mllkm_scale.data.first_step import FirstStep
-from mllkm_scale.errors import InterruptedTraining, MLLKMError
+from mllkm_scale.errors import InterruptedTraining, MLLKMError, ParameterError
 from mllkm_scale.learn.proposals import Keeper, NothingKept
 from mllkm_scale.learn.start import LearnedRecord
 from mllkm_scale.mkl.algorithm2 import PaperState
@@ -42,6 +42,7 @@ from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_margins, learned_near_margin, machine_start
+from mllkm_scale.run.compact import compacted
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
@@ -183,6 +184,14 @@ class Training:
 
     def settle(self, dataset: Dataset, resume: bool) -> None:
         """Let settings compete that the parameters leave open, and go on with the one that wins."""
+        if self.params.max_bytes is not None:
+            if self.step is not None:
+                raise ParameterError(
+                    "max_bytes is for rows of numbers as they are, because a device has no text, missing values or"
+                    " reduction: encode these columns as numbers, give reduction=None, or train without max_bytes"
+                )
+            compact = compacted(dataset, self.params, self.plan, self.threads, self.listener, self.poll)
+            self.params = replace(compact, max_bytes=None)
         rivals = contenders(self.params, dataset.n_rows)
         if resume and self.folder is not None:
             unbounded = contenders(replace(self.params, max_kernels=None), dataset.n_rows)

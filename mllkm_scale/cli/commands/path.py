@@ -36,6 +36,13 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
     "--kernel-counts", metavar="N,N,...", callback=_numbers, help="Largest numbers of kernels, instead of --Cs."
 )
 @click.option(
+    "--bytes",
+    "byte_counts",
+    metavar="SIZE,SIZE,...",
+    callback=lambda _, __, text: None if text is None else text.split(","),
+    help="Bytes on a device of the models, such as 2kB,16kB, instead of --Cs.",
+)
+@click.option(
     "--validation",
     metavar="FILE|SHARE",
     default="0.2",
@@ -64,6 +71,7 @@ def path(
     out: Path,
     Cs: list[float] | None,
     kernel_counts: list[float] | None,
+    byte_counts: list[str] | None,
     validation: str,
     below: tuple[str, ...],
     x: str,
@@ -80,16 +88,20 @@ def path(
 
     The models differ in C (by default seven values around the automatic one), or in the number of kernels. In the
     second case each model starts with the heaviest kernels of the previous one, and exchanges some of them for better
-    ones. The error of every model is measured on validation rows, and the cost of a row on this machine.
-    PATH/report.html plots one against the other, and names the knee, beyond which accuracy becomes expensive. Every
-    model has its own run folder, such as PATH/C=1. If DATA holds X_test and y_test, the chosen model is evaluated on
-    them: the best one within --below, or the knee.
+    ones. With --bytes each is the best for a device with so many bytes for its constants, and has its C header,
+    PATH/max_bytes=SIZE/model.h; errors are then those in integers.
+
+    The error of every model is measured on validation rows, and the cost of a row on this machine. PATH/report.html
+    plots one against the other, and names the knee, beyond which accuracy becomes expensive. Every model has its own
+    run folder, such as PATH/C=1. If DATA holds X_test and y_test, the chosen model is evaluated on them: the best one
+    within --below, or the knee.
 
     \b
     Examples:
       mllkm path train.h5 --out path --memory 2GB
       mllkm path train.h5 --out path --Cs 0.1,0.5,2
       mllkm path train.h5 --out path --kernel-counts 400,200,100,50,20 --below 20us
+      mllkm path train.h5 --out path --bytes 2kB,16kB,64kB
       mllkm path train.h5 --out path --validation validation.h5 --resume
       mllkm choose path --below 100kB --out small.mllkm
     """
@@ -110,6 +122,7 @@ def path(
         report=report,
         Cs=Cs,
         kernel_counts=kernel_counts,
+        byte_counts=byte_counts,
         validation=validation,
         below=below,
         table=given_table(context),

@@ -44,6 +44,7 @@ class Preprocessor:
         whiten: bool = False,
         executor: Executor | None = None,
         indicators: NDArray[np.bool_] | None = None,
+        features: NDArray[np.int64] | None = None,
     ) -> Preprocessor:
         """Fit in one or two passes for the scaling and one for the projection.
 
@@ -59,8 +60,13 @@ class Preprocessor:
             Who does the passes.
         indicators : array of bool, optional
             Features that are 0 or 1; by default as the data set says. See `fit_scaling`.
+        features : array of int, optional
+            Numbers of the features that columns are made of; by default all.
         """
         scaled = fit_scaling(dataset, scaling, executor, dataset.indicators if indicators is None else indicators)
+        if features is not None:
+            made_of = np.array([scaled.feature(column) for column in range(scaled.n_columns)])
+            scaled = scaled.scaled(np.ones(scaled.n_columns), np.isin(made_of, features))
         projection = None if n_components is None else fit_projection(dataset, scaled, n_components, whiten, executor)
         return cls(scaled, projection)
 

@@ -238,7 +238,7 @@ def functions(machine: IntegerMachine) -> str:
         value = f"x[MLLKM_READ_{8 * constants['columns'].itemsize}(mllkm_columns + j)]"
     if preparation.ups is not None:
         value = f"mllkm_clipped({value} * ((int32_t)1 << MLLKM_READ_8(mllkm_ups + j)))"
-    elif wide and preparation.inputs.high < 32767:
+    elif wide and preparation.within[1] < 32767:
         value = f"mllkm_clipped({value})"
     value = value if preparation.knots is None else f"mllkm_level(j, {value})"
     small = constants["matrix"].itemsize == 1
@@ -271,8 +271,8 @@ def sizes(machine: IntegerMachine) -> dict[str, int]:
         "N_KERNELS": machine.n_kernels,
         "DIM": machine.n_features,
         "LIMIT": preparation.limit,
-        "LOW": preparation.inputs.low,
-        "HIGH": preparation.inputs.high,
+        "LOW": preparation.within[0],
+        "HIGH": preparation.within[1],
         "SCORE_BITS": machine.score_bits,
         "ANCHOR_UNIT": 1 << machine.anchor_shift,
         "SPARE": bumps.spare,

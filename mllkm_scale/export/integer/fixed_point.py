@@ -72,10 +72,9 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     layout, extent = machine_layout(model), extent_of(dataset)
     if not (np.isfinite(extent.low) & np.isfinite(extent.high)).all():
         raise ParameterError(f"{dataset.name} has NaN or infinity: leave such rows out, as the range is taken from it")
-    machine = rounded(layout, extent, bits, _reach(model, layout, dataset))
+    rows = dataset.rows(random_rows(dataset.n_rows, _SAMPLE_ROWS, np.random.default_rng(0)))
+    machine = rounded(layout, extent, rows, bits, _reach(model, layout, dataset))
     if bits == 8:
-        rng = np.random.default_rng(0)
-        rows = dataset.rows(random_rows(dataset.n_rows, _SAMPLE_ROWS, rng))
         U = machine.preparation.inputs.quantise(rows)
         targets = model.decision_function(machine.preparation.inputs.values(U)).reshape(len(U), -1)
         slopes, levels = refitted(machine, U, targets)
@@ -83,12 +82,12 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     return replace(machine, arithmetic=arithmetic_bound(machine), deviation=deviation_bound(machine, layout))
 
 
-def rounded(layout: Layout, extent: Extent, bits: int, reach: float) -> IntegerMachine:
-    """The layout in integers, for |z'| up to `reach`."""
+def rounded(layout: Layout, extent: Extent, rows: Array, bits: int, reach: float) -> IntegerMachine:
+    """The layout in integers, for |z'| up to `reach`; `rows` are some of the data."""
     d = layout.n_features
     limit = LIMIT if layout.componentwise else min(LIMIT, int(np.sqrt(MOST / (4 * d))))
     finest = int(np.floor(np.log2(limit / max(reach, float(np.abs(layout.anchors).max()), 2.0**-60))))
-    preparation = IntegerPreparation.of(layout.preparation, extent, finest, limit, bits)
+    preparation = IntegerPreparation.of(layout.preparation, extent, rows, finest, limit, bits)
     scale_bits = preparation.scale_bits
     top, wanted = 2 ** (bits - 1) - 1, layout.anchors * 2.0**scale_bits
     anchor_shift = max(0, int(np.ceil(np.log2(max(np.abs(wanted).max(), 1.0) / top))))

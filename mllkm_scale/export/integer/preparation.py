@@ -3,8 +3,8 @@
     w_j = clip(u_c(j) << ups_j), or its level between knots
     Z_i = clip((shift_i + sum_j matrix_ij w_j + half) >> downs_i, -limit, limit)
 
-Z_i stands for z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns of a
-small range are shifted up where the matrix would have few digits left for the others.
+Z_i stands for z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns of
+large weights are shifted up, so that the matrix has digits left for the others.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LIMIT = 2**14 - 1
 """Of |Z|: a difference of two is an int16."""
 
 Integers = NDArray[np.int64]
-_MOST_DOWN = 28
-_UNEVEN = 4.0  # times the range of a column that another one may have before it is shifted
+_MOST_DOWN, _MOST_CLIPPED, _TINY = 28, 8, 2.0**-900
+_STEEP = 4.0  # times the median of its row that a weight may be before its column is shifted
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,26 @@ class Knots:
     values: Integers
     levels: Integers
 
+    @property
+    def mapped(self) -> NDArray[np.bool_]:
+        """Which columns have knots."""
+        return np.diff(self.starts) > 0
+
     def apply(self, W: Integers) -> Integers:
         out = W.copy()
-        for j in np.flatnonzero(np.diff(self.starts)):
+        for j in np.flatnonzero(self.mapped):
             own = slice(self.starts[j], self.starts[j + 1])
             out[:, j] = interpolated(W[:, j], self.values[own], self.levels[own])
         return out
+
+
+def _columns(
+    U: Integers, columns: Integers, ups: Integers | None, within: tuple[int, int], knots: Knots | None
+) -> Integers:
+    W = U[:, columns]
+    if ups is not None:
+        W = np.clip(int32(W << ups), *within)
+    return W if knots is None else knots.apply(W)
 
 
 def interpolated(u: Integers, values: Integers, levels: Integers) -> Integers:
@@ -69,14 +83,12 @@ class IntegerPreparation:
     limit: int
     scale_bits: int  # b
     ups: Integers | None
+    within: tuple[int, int]  # that columns are clipped to
     errors: Array  # (d,): how far Z may be from z' 2^b, for inputs within the extent of the data
 
     def columns_of(self, U: Integers) -> Integers:
         """w (rows, p) of integer rows."""
-        W = U[:, self.columns]
-        if self.ups is not None:
-            W = np.clip(int32(W << self.ups), self.inputs.low, self.inputs.high)
-        return W if self.knots is None else self.knots.apply(W)
+        return _columns(U, self.columns, self.ups, self.within, self.knots)
 
     def apply(self, U: Integers) -> Integers:
         """Z (rows, d) of integer rows."""
@@ -85,8 +97,13 @@ class IntegerPreparation:
         return np.clip(halved(int32(sums + self.shift), self.downs), -self.limit, self.limit)
 
     @classmethod
-    def of(cls, preparation: Preparation, extent: Extent, scale_bits: int, limit: int, bits: int) -> IntegerPreparation:
-        """The preparation times 2^scale_bits or less, with a matrix of so many bits and factors of 16."""
+    def of(
+        cls, preparation: Preparation, extent: Extent, rows: Array, scale_bits: int, limit: int, bits: int
+    ) -> IntegerPreparation:
+        """The preparation times 2^scale_bits or less, with a matrix of so many bits and factors of 16.
+
+        Rows of the matrix are rounded so that `rows` of the data, which are raw, lose least.
+        """
         if preparation.unit_norm:
             raise ParameterError(
                 "scaling='unit-norm' divides every row by its norm, for which integers have no exact form: train with"
@@ -105,42 +122,48 @@ class IntegerPreparation:
         centre = preparation.centre[columns] if full else preparation.centre
         used = np.zeros(len(extent.low), dtype=bool)
         used[columns] = True
-        inputs = Inputs.of(extent, used, _input_bits(matrix, bits))
+        input_bits = _input_bits(matrix, bits)
+        inputs = Inputs.of(extent, used, input_bits)
+        within = inputs.low, inputs.high
         # Of every column: u_j = base_j + unit_j w_j, with w_j up to most_j, and off by so much.
         base, unit = inputs.offsets[columns] - centre, inputs.steps[columns].copy()
         most, off = np.full(len(columns), float(max(-inputs.low, inputs.high))), np.zeros(len(columns))
         ends = np.maximum(np.abs(inputs.least), np.abs(inputs.most))[columns].astype(np.float64)
-        found = None
+        found, reach = None, 2 ** (input_bits - 1)
         if knots is not None:
-            found = _knots(knots, inputs, columns, preparation.centre, base, unit, most, off)
-            ends = np.where(np.diff(found.starts) > 0, most, ends)
+            found = _knots(knots, inputs, columns, preparation.centre, reach, base, unit, off)
+            most = np.where(found.mapped, float(reach), most)
+            ends = np.where(found.mapped, most, ends)
         diagonal = matrix.ndim == 1
-        ups = None if diagonal else _ups(matrix * unit, ends, most)
+        ups = None if diagonal else _ups(matrix * unit, ends, reach)
         if ups is not None:
-            unit, ends = unit / 2.0**ups, ends * 2.0**ups
+            within = -reach, reach - 1
+            unit, ends, most = unit / 2.0**ups, ends * 2.0**ups, np.maximum(most, reach)
         with_unit, wanted = matrix * unit, preparation.shift + (matrix * base if diagonal else matrix @ base)
-        largest = np.abs(with_unit) if diagonal else np.abs(with_unit).max(axis=1)
-        sums = np.abs(with_unit) * most if diagonal else np.abs(with_unit) @ most
-        top = 2.0 ** ((16 if diagonal else bits) - 1) - 1
+        W = _columns(inputs.quantise(rows), columns, ups, within, found)
+        mean, spread = W.mean(axis=0), W.std(axis=0)
+        top = 2 ** ((16 if diagonal else bits) - 1) - 1
         room = MOST - 2.0**29 - (most if diagonal else most.sum())  # half of a shift, and rounding of the matrix
-        with np.errstate(divide="ignore"):
-            exponents = np.floor(np.log2(np.minimum(top / largest, room / (sums + np.abs(wanted)))))
+        sums = np.abs(with_unit) * most if diagonal else np.abs(with_unit) @ most
+        exponents = _finest(with_unit, spread, top, room / np.maximum(sums + np.abs(wanted), _TINY))
         scale_bits = int(min(scale_bits, exponents.min()))
         downs = np.minimum(exponents - scale_bits, _MOST_DOWN).astype(np.int64)
         factor, scale = 2.0 ** (downs + scale_bits), 2.0**scale_bits
-        whole = np.rint(with_unit * (factor if diagonal else factor[:, None])).astype(np.int64)
+        by_row = factor if diagonal else factor[:, None]
+        whole = np.clip(np.rint(with_unit * by_row), -top, top)
+        lost = with_unit - whole / by_row
+        wanted = wanted + (lost * mean if diagonal else lost @ mean)  # so that it is nothing on average
         shift = np.rint(wanted * factor).astype(np.int64)
-        real = whole / (factor if diagonal else factor[:, None])
-        lost = scale * (np.abs(with_unit - real) * ends + np.abs(with_unit) * off)
-        errors = (lost if diagonal else lost.sum(axis=1)) + scale * np.abs(wanted - shift / factor) + 0.5
-        return cls(inputs, columns, found, whole, shift, downs, limit, scale_bits, ups, errors)
+        off = scale * (np.abs(lost) * (ends + np.abs(mean)) + np.abs(with_unit) * off)
+        errors = (off if diagonal else off.sum(axis=1)) + scale * np.abs(wanted - shift / factor) + 0.5
+        return cls(inputs, columns, found, whole.astype(np.int64), shift, downs, limit, scale_bits, ups, within, errors)
 
     @property
     def rounding(self) -> Array:
         """How far Z (d,) may be from the same constants in exact arithmetic."""
         if self.knots is None:
             return np.full(len(self.shift), 0.5)
-        lost = np.abs(self.matrix) * (np.diff(self.knots.starts) > 0)
+        lost = np.abs(self.matrix) * self.knots.mapped
         rounding: Array = 0.5 + (lost if lost.ndim == 1 else lost.sum(axis=1)) * 2.0**-self.downs
         return rounding
 
@@ -169,12 +192,32 @@ class IntegerPreparation:
         return tables
 
 
-def _ups(matrix: Array, ends: Array, most: Array) -> Integers | None:
-    """Shifts of columns with a small range, where a row of the matrix would be lost on them otherwise."""
-    reached = np.maximum(ends, 1.0)
-    if not (np.abs(matrix).max(axis=1) * reached.max() > _UNEVEN * (np.abs(matrix) * reached).max(axis=1)).any():
-        return None
-    return np.clip(np.floor(np.log2(np.minimum(reached.max(), most) / reached)), 0, 15).astype(np.int64)
+def _finest(matrix: Array, spread: Array, top: int, room: Array) -> Array:
+    """The exponent of each row for which rounding, and clipping where that is worth it, costs the data least."""
+    largest = np.abs(matrix) if matrix.ndim == 1 else np.abs(matrix).max(axis=1)
+    first = np.floor(np.log2(np.minimum(top / np.maximum(largest, _TINY), room)))
+    if matrix.ndim == 1:
+        return first
+    costs = []
+    for more in range(_MOST_CLIPPED):
+        factor = 2.0 ** (first + more)[:, None]
+        lost = matrix - np.clip(np.rint(matrix * factor), -top, top) / factor
+        fits = first + more <= np.floor(np.log2(room))
+        costs.append(np.where(fits, np.square(lost) @ np.square(spread), np.inf))
+    finest: Array = first + np.argmin(costs, axis=0)
+    return finest
+
+
+def _ups(matrix: Array, ends: Array, reach: int) -> Integers | None:
+    """Shifts of columns with large weights, which would leave few digits for the others, as far as their range allows.
+
+    Inputs up to `ends` are then up to `reach`.
+    """
+    sizes = np.abs(matrix)
+    usual = np.array([np.median(row[row > 0]) if row.any() else 1.0 for row in sizes])
+    wanted = np.floor(np.log2(np.maximum((sizes / usual[:, None]).max(axis=0) / _STEEP, 1.0)))
+    ups = np.minimum(wanted, np.floor(np.log2(np.maximum(reach / np.maximum(ends, 1.0), 1.0)))).astype(np.int64)
+    return np.minimum(ups, 15) if ups.any() else None
 
 
 def _input_bits(matrix: Array, bits: int) -> int:
@@ -186,18 +229,10 @@ def _input_bits(matrix: Array, bits: int) -> int:
 
 
 def _knots(
-    knots: Quantiles,
-    inputs: Inputs,
-    columns: Integers,
-    centre: Array,
-    base: Array,
-    unit: Array,
-    most: Array,
-    off: Array,
+    knots: Quantiles, inputs: Inputs, columns: Integers, centre: Array, top: int, base: Array, unit: Array, off: Array
 ) -> Knots:
-    """Knots in integers; base, unit, bound and error of their columns are set."""
+    """Knots in integers, whose levels are up to `top`; base, unit and error of their columns are set."""
     starts, values, levels = [0], [], []
-    top = min(2 ** (inputs.high.bit_length()), ONE_LEVEL)
     for j in range(len(columns)):
         own, shares = knots.knots(j)
         if len(own):
@@ -209,7 +244,7 @@ def _knots(
             # Of knots that have become one, the last says what is above, and the first what is below.
             last = np.append(np.diff(places) > 0, True)
             places, heights = places[last], heights[last]
-            base[j], unit[j], most[j] = shares[0], rise / top, top
+            base[j], unit[j] = shares[0], rise / top
             every = np.arange(inputs.least[feature], inputs.most[feature] + 1)
             exact = np.interp(offset + step * every - centre[j], own, shares)
             off[j] = np.abs((base[j] - exact) / unit[j] + interpolated(every, places, heights)).max()
@@ -217,7 +252,3 @@ def _knots(
             levels.append(heights)
         starts.append(starts[-1] + (len(values[-1]) if len(own) else 0))
     return Knots(np.array(starts), np.concatenate(values), np.concatenate(levels))
-
-
-ONE_LEVEL = 1 << 15
-"""The level of the last knot, at most."""

@@ -119,7 +119,7 @@ def test_8_bits_are_fitted_again(digits: Fixture, machine: Fixture) -> None:
     model = machine(X, y % 4, "gaussian", n_kernels=10, n_components=9)
     data = Dataset.from_arrays(X[:150])
     fitted = integer_machine(model, data, 8)
-    plain = rounded(machine_layout(model), extent_of(data), 8, 3.0)
+    plain = rounded(machine_layout(model), extent_of(data), X[:150], 8, 3.0)
     expected = model.direct().decision_function(X)
     errors = [np.square(integers.decision_function(X) - expected).mean() for integers in (fitted, plain)]
     assert errors[0] < 0.5 * errors[1]

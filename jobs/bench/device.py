@@ -1,0 +1,196 @@
+"""Machines for devices: error against bytes beside published figures, and the same integers in C and in Python.
+
+    python jobs/bench/device.py [--only mnist10 mnist2 letter families] [--rows 2000] [--picture FILE.png]
+
+Sizes are trained with max_bytes alone, whose settings are chosen on training rows: MNIST with ten classes, with digits
+0 to 4 against 5 to 9, and letter (the first 16,000 rows against the last 4,000). Test errors are those of the model and
+of its header of 8 bits. `families` trains all four maps, global and component-wise, on the first rows of MNIST, and
+exports them with 8 and 16 bits. Every header is compiled by gcc and compared with Python on all test rows; emulated
+boards (`boards.py`) count a row, where they are installed. --picture draws error against bytes.
+
+Published: Bonsai (Kumar et al., ICML 2017), ProtoNN (Gupta et al., ICML 2017), and the trees of their comparisons.
+Writes results/device.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from boards import BOARDS
+from common import load, write
+
+from mllkm_scale import Dataset, Model, train
+from mllkm_scale.base.units import format_bytes, parse_bytes
+from mllkm_scale.export import export_integer_c, integer_machine
+from mllkm_scale.kernels.maps import MAPS
+
+SIZES = {
+    "mnist10": ("8kB", "16kB", "32kB", "63kB", "84kB"),
+    "mnist2": ("1kB", "2kB", "4kB", "16kB"),
+    "letter": ("8kB", "16kB", "32kB", "63kB"),
+}
+PUBLISHED = {  # kilobytes and accuracy in %
+    "mnist10": {"Bonsai": (84.0, 97.01), "ProtoNN": (63.0, 95.88), "trees": (5900.0, 97.90)},
+    "mnist2": {"Bonsai, 2 kB": (2.0, 94.38), "Bonsai, 16 kB": (16.0, 96.47), "ProtoNN": (16.0, 96.5)},
+    "letter": {"ProtoNN": (63.0, 97.10)},
+}
+TITLES = {"mnist10": "MNIST, ten digits", "mnist2": "MNIST, 0 to 4 against 5 to 9", "letter": "letter"}
+DRIVER = """
+#include <stdio.h>
+#include "model.h"
+int main(void)
+{
+    static mllkm_input x[MLLKM_N_FEATURES];
+    int32_t scores[MLLKM_N_SCORES];
+    while (fread(x, sizeof x, 1, stdin) == 1) {
+        mllkm_scores(x, scores);
+        fwrite(scores, sizeof scores, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=[*SIZES, "families"], default=[*SIZES, "families"])
+    parser.add_argument("--rows", type=int, default=2000, help="training rows of the families")
+    parser.add_argument("--picture", type=Path)
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {"setting": {"only": arguments.only, "rows": arguments.rows}, "published": PUBLISHED}
+    for name in arguments.only:
+        result[name] = families(arguments.rows) if name == "families" else sizes(name)
+    print(f"written: {write('device', result)}")
+    if arguments.picture is not None:
+        draw(result, arguments.picture)
+
+
+def sizes(name: str) -> list[dict[str, Any]]:
+    """A machine for each number of bytes."""
+    X, y, X_test, y_test = arrays(name)
+    found = []
+    for size in SIZES[name]:
+        model = train(Dataset.from_arrays(X, y), max_bytes=size).model
+        record = {"max_bytes": parse_bytes(size)} | measured(model, X, X_test, y_test, 8)
+        found.append(record)
+        show(f"{TITLES[name]}, {size}", record)
+    for who, (kilobytes, accuracy) in PUBLISHED[name].items():
+        print(f"    published: {who}, {kilobytes:g} kB: {100 - accuracy:.2f} %")
+    return found
+
+
+def families(rows: int) -> dict[str, dict[str, Any]]:
+    """All maps, global and component-wise, with 8 and 16 bits."""
+    X, y, X_test, y_test = arrays("mnist10")
+    found = {}
+    for componentwise in (False, True):
+        for map in MAPS:
+            settings: dict[str, Any] = {"map": map, "componentwise": componentwise, "scaling": "none"}
+            data = Dataset.from_arrays(X[:rows], y[:rows])
+            model = train(data, n_components=30, anchors="learned:60", metric=None, finish="none", **settings).model
+            for bits in (8, 16):
+                name = f"{map}, {'component-wise' if componentwise else 'global'}, {bits} bits"
+                found[name] = measured(model, X[:rows], X_test, y_test, bits)
+                show(name, found[name])
+    return found
+
+
+def arrays(name: str) -> tuple[np.ndarray, ...]:
+    """Rows and labels to train on, and to test on."""
+    data = load("letter" if name == "letter" else "mnist")
+    if name == "letter":
+        return data["X"][:16_000], data["y"][:16_000], data["X"][16_000:], data["y"][16_000:]
+    labels = (data[key] >= 5 if name == "mnist2" else data[key] for key in ("y", "y_test"))
+    y, y_test = (values.astype(np.int64) for values in labels)
+    return data["X"], y, data["X_test"], y_test
+
+
+def measured(model: Model, X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, bits: int) -> dict[str, Any]:
+    """Errors in floats and integers, bytes, whether C gives the integers of Python, and what boards count."""
+    data = Dataset.from_arrays(X)
+    machine = integer_machine(model, data, bits)
+    U = machine.preparation.inputs.quantise(X_test)
+    scores = machine.scores(U)
+    codes = (scores[:, 0] > 0).astype(np.int64) if machine.n_scores == 1 else scores.argmax(axis=1)
+    record: dict[str, Any] = {
+        "kernels": machine.n_kernels,
+        "directions": machine.n_features,
+        "features": len(machine.preparation.columns),
+        "constant_bytes": machine.constant_bytes,
+        "stack_bytes": machine.stack_bytes,
+        "error": float(np.mean(model.predict(X_test) != y_test)),
+        "integer_error": float(np.mean(model.classes[codes] != y_test)),
+        "arithmetic": machine.arithmetic,
+        "deviation": machine.deviation,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        export_integer_c(model, folder / "model.h", data, bits)
+        if shutil.which("gcc"):
+            record["rows"] = len(U)
+            record["same_in_c"] = bool(np.array_equal(in_c(folder, machine.preparation.inputs.kind, U), scores))
+        for board in BOARDS:
+            n = 20 if board.name == "Cortex-M3" else max(1, min(10, 30_000 // U.shape[1]))
+            if board.missing or (board.name == "AVR" and machine.constant_bytes > 32_000):
+                continue
+            counted = board.run(folder / "model.h", U[:n])
+            same = bool(np.array_equal(counted.scores, scores[:n]))
+            record[board.name] = {board.unit: float(counted.counts.mean()), "rows": n, "same": same}
+    return record
+
+
+def in_c(folder: Path, kind: str, U: np.ndarray) -> np.ndarray:
+    """The scores of a compiled header."""
+    (folder / "main.c").write_text(DRIVER)
+    subprocess.run(["gcc", "-std=c99", "-O2", "-o", "main", "main.c"], cwd=folder, check=True)
+    rows = np.ascontiguousarray(U, np.uint8 if kind == "uint8_t" else np.int16).tobytes()
+    said = subprocess.run([folder / "main"], input=rows, capture_output=True, check=True).stdout
+    return np.frombuffer(said, np.int32).reshape(len(U), -1)
+
+
+def show(name: str, record: dict[str, Any]) -> None:
+    counted = [
+        f"{record[board.name][board.unit]:,.0f} {board.unit} a row on {board.name}"
+        f"{'' if record[board.name]['same'] else ' (OTHER SCORES)'}"
+        for board in BOARDS
+        if board.name in record
+    ]
+    same = {None: "", True: f", same integers in C on {record.get('rows')} rows", False: ", OTHER INTEGERS IN C"}
+    print(
+        f"{name}: {record['features']} features, {record['directions']} directions, {record['kernels']} kernels,"
+        f" {format_bytes(record['constant_bytes'])}: error {100 * record['integer_error']:.2f} %"
+        f" (floats {100 * record['error']:.2f} %){same[record.get('same_in_c')]}",
+        *counted,
+        sep="; ",
+        flush=True,
+    )
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Error against kilobytes, with the published figures as crosses."""
+    from matplotlib.figure import Figure
+
+    names = [name for name in SIZES if name in result]
+    figure = Figure(figsize=(3.0 * len(names), 2.8), layout="constrained")
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
+        own = [(one["constant_bytes"] / 1e3, 100 * one["integer_error"]) for one in result[name]]
+        axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color="#2166ac", label="mllkm-scale, 8 bits")
+        for who, (kilobytes, accuracy) in PUBLISHED[name].items():
+            axes.plot([kilobytes], [100 - accuracy], "x", color="#b2182b")
+            axes.annotate(who, (kilobytes, 100 - accuracy), xytext=(0, 5), textcoords="offset points", fontsize=6)
+        axes.set(xscale="log", title=TITLES[name], xlabel="kilobytes", ylabel="test error, %")
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.2)
+        axes.title.set_fontsize(8)
+        axes.grid(True, linewidth=0.3, alpha=0.5)
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What a machine takes on a device, and which sizes fit into a number of bytes.
+
+    projection   columns (directions + 2) + 5 directions       a byte a weight, where a column is, and its shift
+    kernels      kernels (directions + 3 + outputs (directions + 1))
+
+in constants of 8 bits, as `export.integer` writes them. Without a projection, every column has a factor of 16 bits
+instead. Bumps of other maps than `squared` need a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mllkm_scale.base.units import format_bytes
+from mllkm_scale.errors import ParameterError
+from mllkm_scale.kernels.maps import MapName
+
+__all__ = ["DeviceSize", "other_shares", "sizes_within"]
+
+_DIRECTIONS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48)
+_TABLE_BYTES: dict[MapName, int] = {"squared": 0, "linear": 290, "gaussian": 210, "exponential": 402}
+_LEAST_KERNELS = 4
+
+
+@dataclass(frozen=True)
+class DeviceSize:
+    """A machine for so many outputs: the columns it reads, directions of a projection or None, and kernels.
+
+    Examples
+    --------
+    >>> DeviceSize(map="squared", outputs=1, columns=150, directions=6, kernels=40).constant_bytes
+    1870
+    """
+
+    map: MapName
+    outputs: int
+    columns: int
+    directions: int | None
+    kernels: int
+
+    @property
+    def width(self) -> int:
+        """Features of the kernels."""
+        return self.columns if self.directions is None else self.directions
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Of one kernel."""
+        return self.width + 3 + self.outputs * (self.width + 1)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Of all constants, at most."""
+        if self.directions is None:
+            prepared = 8 * self.columns
+        else:
+            prepared = self.columns * (self.directions + 2) + 5 * self.directions
+        return prepared + _TABLE_BYTES[self.map] + self.kernels * self.kernel_bytes
+
+
+def sizes_within(
+    max_bytes: int, map: MapName, outputs: int, n_columns: int, most_directions: int, most_kernels: int
+) -> list[DeviceSize]:
+    """Sizes that fit, with as many kernels as there is room for: by numbers of directions, and without a projection.
+
+    A projection reads all columns where that takes less than half of the bytes, and otherwise as many as take half.
+
+    >>> for size in sizes_within(2000, "squared", 1, 784, 6, 1000):
+    ...     print(size.directions, size.columns, size.kernels, size.constant_bytes)
+    2 247 125 1998
+    3 197 100 2000
+    4 163 83 1994
+    5 139 71 1992
+    6 121 62 1990
+    """
+    found = []
+    for directions in (*(d for d in _DIRECTIONS if d <= most_directions), None):
+        size = DeviceSize(map, outputs, n_columns, directions, 0)
+        if directions is not None and size.constant_bytes > max_bytes / 2:
+            size = _with_share(size, max_bytes, 0.5)
+        found.append(_filled(size, max_bytes, most_kernels))
+    within = [size for size in found if size is not None]
+    if not within:
+        least = DeviceSize(map, outputs, 2, 2, _LEAST_KERNELS).constant_bytes
+        raise ParameterError(
+            f"max_bytes={max_bytes} is too small for {n_columns} features and {outputs} outputs: give at least"
+            f" {format_bytes(2 * least)}"
+        )
+    return within
+
+
+def other_shares(
+    size: DeviceSize, max_bytes: int, n_columns: int, most_kernels: int, shares: Sequence[float]
+) -> list[DeviceSize]:
+    """The same directions with other shares of the bytes for the projection."""
+    if size.directions is None:
+        return []
+    wanted = (_with_share(size, max_bytes, share) for share in shares)
+    found = [_filled(one, max_bytes, most_kernels) for one in wanted if one.columns < n_columns]
+    return [one for one in found if one is not None]
+
+
+def _with_share(size: DeviceSize, max_bytes: int, share: float) -> DeviceSize:
+    assert size.directions is not None
+    return replace(size, columns=int((share * max_bytes - 5 * size.directions) // (size.directions + 2)))
+
+
+def _filled(size: DeviceSize, max_bytes: int, most_kernels: int) -> DeviceSize | None:
+    """The size with as many kernels as fit, if that are some, and there is a column for each direction."""
+    room = max_bytes - replace(size, kernels=0).constant_bytes
+    kernels = min(room // size.kernel_bytes, most_kernels)
+    enough = kernels >= min(_LEAST_KERNELS, most_kernels) and size.columns >= (size.directions or 1)
+    return replace(size, kernels=kernels) if enough else None
