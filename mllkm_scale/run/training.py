@@ -188,7 +188,7 @@ class Training:
             if self.step is not None:
                 raise ParameterError(
                     "max_bytes is for rows of numbers as they are, because a device has no text, missing values or"
-                    " reduction: encode these columns as numbers, give reduction=\"none\", or train without max_bytes"
+                    ' reduction: encode these columns as numbers, give reduction="none", or train without max_bytes'
                 )
             compact = compacted(dataset, self.params, self.plan, self.threads, self.listener, self.poll)
             self.params = replace(compact, max_bytes=None)

@@ -13,7 +13,7 @@ from mllkm_scale import MLLKMClassifier
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model import Model
 
-ARRAYS = ("classes_", "anchors_", "gammas_", "kernel_scale_", "weights_", "coef_", "local_coef_")
+ARRAYS = ("classes_", "anchors_", "gammas_", "kernel_scale_", "weights_", "kernel_coef_", "local_coef_")
 OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
 N = 1000
 
