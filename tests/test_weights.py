@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mllkm_scale import Dataset, MLLKMClassifier, train
+from mllkm_scale import Dataset, MLLKMClassifier, MLLKMClassifierCV, train
 from mllkm_scale.errors import CheckpointError, DataError
 from mllkm_scale.path.training import train_path
 
@@ -173,3 +173,11 @@ def test_collections_take_weights_as_arrays_do(noisy, tmp_path):
     lazy = MLLKMClassifier(**how).fit(*chunked)
     np.testing.assert_array_equal(lazy.kernel_coef_, plain.kernel_coef_)
     np.testing.assert_array_equal(lazy.duals_, plain.duals_)
+
+
+def test_cross_validation_measures_by_weights(noisy):
+    X, y, weights = noisy
+    machine = MLLKMClassifierCV(MLLKMClassifier(anchors="all", n_jobs=1), Cs=[1.0], cv=2)
+    errors = [machine.fit(X, y, sample_weight=w).errors_ for w in (weights, None)]
+    assert not np.array_equal(errors[0], errors[1])
+    assert machine.fit(X, y, sample_weight=np.ones(300)).errors_ == pytest.approx(errors[1])
