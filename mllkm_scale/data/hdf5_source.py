@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -204,9 +204,9 @@ def _buffer_bytes(stored: Any) -> int:
 
 
 def _require_lengths(stored: Any, start: int, stop: int, path: Path) -> None:
-    """Refuse texts that are said to be longer than their file: HDF5 would make room for them before it looks.
+    """Refuse texts that are said to be longer than their file, or whose heap does not add up.
 
-    What a filter has packed cannot be checked.
+    HDF5 would make room for them before it looks, or walk the heap for ever. What a filter has packed is not looked at.
     """
     packed = stored.chunks is not None and stored.id.get_create_plist().get_nfilters() > 0
     if h5py.check_string_dtype(stored.dtype).length is not None or packed:
@@ -225,6 +225,31 @@ def _require_lengths(stored: Any, start: int, stop: int, path: Path) -> None:
                     f"{path.name}:{stored.name[1:]}: a text of rows {start} to {stop - 1} shall have {longest:,} bytes,"
                     " more than the file: it is damaged; copy or convert it again"
                 )
+            for address in np.unique(texts["address"][texts["length"] > 0]):
+                if not _adds_up(file, int.from_bytes(address.tobytes(), "little"), size):
+                    raise DataError(
+                        f"{path.name}:{stored.name[1:]}: the heap of its texts does not add up: the file is damaged;"
+                        " copy or convert it again"
+                    )
+
+
+def _adds_up(file: IO[bytes], address: int, size: int) -> bool:
+    """Whether a collection of the global heap is made of texts and free room that follow one another to its end."""
+    if address > size - 16:
+        return False
+    file.seek(address)
+    head = file.read(16)
+    end = int.from_bytes(head[8:], "little")
+    if head[:4] != b"GCOL" or end > size - address:
+        return False
+    heap, at = head + file.read(end - 16), 16
+    while at <= end - 16:
+        index, length = int.from_bytes(heap[at : at + 2], "little"), int.from_bytes(heap[at + 8 : at + 16], "little")
+        step = length if index == 0 else 16 + (length + 7) // 8 * 8
+        if step < 16 or step > end - at:
+            return False
+        at += step
+    return True
 
 
 def _places(stored: Any, start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:

@@ -92,6 +92,23 @@ def test_a_text_that_is_said_to_be_longer_than_its_file_is_not_made_room_for(tmp
         data.label_codes()
 
 
+def test_a_heap_of_texts_that_does_not_add_up_is_not_walked_for_ever(tmp_path):
+    path = tmp_path / "heap.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.zeros((4, 1))
+        file.create_dataset("y", data=["a", "b"] * 2, dtype=h5py.string_dtype())
+    raw = bytearray(path.read_bytes())
+    free = raw.index(b"GCOL") + 16 + 4 * 24  # behind four texts of a letter each
+    assert raw[free : free + 2] == b"\0\0"
+    raw[free + 8 : free + 16] = bytes(8)
+    path.write_bytes(raw)
+    with (
+        Dataset.open(path) as data,
+        pytest.raises(DataError, match=r"heap.h5:y: the heap of its texts does not add up"),
+    ):
+        data.label_codes()
+
+
 @pytest.mark.parametrize("kind", ["text", "int", "whole floats", "bool"])
 def test_codes_of_blocks_are_those_of_all_labels(tmp_path, kind):
     rng = np.random.default_rng(0)

@@ -43,6 +43,8 @@ def _copy(path: Path, writer: ArrayWriter, name: str, axes: range, progress: Pro
             raise DataError(f"{path} has shape {shape}, but {what}: were the two files exchanged?")
         if len(shape) > MOST_AXES:
             raise DataError(f"{path} has {len(shape)} axes, more than {MOST_AXES}: save it with fewer")
+        if 0 in shape[1:]:
+            raise DataError(f"{path} has rows of no columns: give at least one feature")
         require_width(math.prod(shape[1:]), str(path))
         writer.require_space(math.prod(shape) * dtype.itemsize)
         done = 0

@@ -22,14 +22,12 @@ MOST_COLUMNS = 200_000
 
 
 def require_width(n_features: int, what: str, most: int = MOST_FEATURES) -> None:
-    """Refuse rows that are too wide, or empty; `what` names them.
+    """Refuse rows that are too wide; `what` names them.
 
     >>> require_width(2_000_000_000, "rows.libsvm: line 1")
     Traceback (most recent call last):
     mllkm_scale.errors.DataError: rows.libsvm: line 1 has 2,000,000,000 features, more than 1,000,000: leave some out
     """
-    if n_features == 0:
-        raise DataError(f"{what} has rows of no columns: give at least one feature")
     if n_features > most:
         raise DataError(f"{what} has {n_features:,} features, more than {most:,}: leave some out")
 
