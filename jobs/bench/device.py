@@ -175,6 +175,7 @@ def show(name: str, record: dict[str, Any]) -> None:
 def draw(result: dict[str, Any], path: Path) -> None:
     """Error against kilobytes, with the published figures as crosses."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     names = [name for name in SIZES if name in result]
     figure = Figure(figsize=(3.0 * len(names), 2.8), layout="constrained")
@@ -185,8 +186,10 @@ def draw(result: dict[str, Any], path: Path) -> None:
             axes.plot([kilobytes], [100 - accuracy], "x", color="#b2182b")
             axes.annotate(who, (kilobytes, 100 - accuracy), xytext=(0, 5), textcoords="offset points", fontsize=6)
         axes.set(xscale="log", title=TITLES[name], xlabel="kilobytes", ylabel="test error, %")
-        axes.set_ylim(bottom=0)
-        axes.margins(x=0.2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.margins(x=0.25, y=0.12)
+        axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
         axes.title.set_fontsize(8)
         axes.grid(True, linewidth=0.3, alpha=0.5)
     figure.savefig(path, dpi=150)
