@@ -97,7 +97,7 @@ def test_fit_and_partial_fit_begin_anew_after_one_another(digits, at_once):
     assert bits_of(machine.partial_fit(X, y)) == bits_of(at_once)  # the classes are those of fit
     assert not any(hasattr(machine, name) for name in OF_FIT)
     machine.fit(X[:200], y[:200])
-    assert np.array_equal(machine.kernel_coef_, whole.coef_)
+    assert np.array_equal(machine.kernel_coef_, whole.kernel_coef_)
     assert machine.status_ == "max_rounds"
     assert all(hasattr(machine, name) for name in OF_FIT)
     assert not hasattr(machine, "prequential_error_")
