@@ -39,7 +39,7 @@ MOST_ROWS = 2000
 """Rows that a contender is trained on where they are more, and rows that are then held out, at most."""
 
 TRIED_AT_ONCE = 4
-"""Settings that are tried at the same time, at most, each in a thread of its own."""
+"""Settings that are tried at the same time, at most, each in a thread of its own; fewer where the budget is small."""
 
 RIDGES, WIDE_RIDGE = (0.1, 8.0, 128.0), 8.0
 LEARNED_C, SAMPLES_C, WIDE_C = 10.0, 30.0, 300.0

@@ -20,7 +20,6 @@ from mllkm_scale.learn.batches import learn_bytes
 from mllkm_scale.learn.machine import Layout
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.mkl.state import Settings
-from mllkm_scale.plan.contenders import TRIED_AT_ONCE
 from mllkm_scale.plan.sizes import Sizes
 from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_walk_bytes
@@ -85,13 +84,13 @@ def learning_bytes(sizes: Sizes) -> int:
     return learn_bytes(layout, n, min(default_chunk_rows(d), n), settings)
 
 
-def selecting_bytes(sizes: Sizes, threads: int) -> int:
-    """Settings that compete, one in each thread: a descent, and the rows that it has and has not."""
+def selecting_bytes(sizes: Sizes) -> int:
+    """A setting that competes with others: a descent, and the rows that it has and has not."""
     if not sizes.n_tried:
         return 0
     rows = 2 * sizes.n_tried * max(sizes.width, sizes.n_unmapped)
     smaller = replace(sizes, n_rows=sizes.n_tried)
-    return min(threads, TRIED_AT_ONCE) * (learning_bytes(smaller) + rows * (sizes.itemsize + 8))
+    return learning_bytes(smaller) + rows * (sizes.itemsize + 8)
 
 
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:

@@ -17,6 +17,7 @@ from mllkm_scale.data.weights import WEIGHT_BYTES
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.mkl.forms import Choice, InnerSizes, choose_form, tile_bytes
 from mllkm_scale.params import Params
+from mllkm_scale.plan.contenders import TRIED_AT_ONCE
 from mllkm_scale.plan.passes import (
     EXPECTED_KERNELS,
     chunk_bytes,
@@ -70,6 +71,11 @@ class Plan:
     def support_bytes(self) -> int:
         """Largest memory for rows of support vectors; if there are more, runs of them are read from disk."""
         return support_bytes_within(self.sizes, self.inner_bytes)
+
+    @property
+    def tried_at_once(self) -> int:
+        """Settings that compete at the same time, at most: as many as fit, and one in any case."""
+        return min(TRIED_AT_ONCE, max(1, self.inner_bytes // max(1, selecting_bytes(self.sizes))))
 
     @property
     def near_rows(self) -> int:
@@ -149,7 +155,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
 
     def least_for(threads: int) -> int:
-        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes, threads), learning)
+        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes), learning)
         passes = max(scan_bytes(sizes, threads), before)
         return used + int(1.1 * max(passes, store_bytes))
 

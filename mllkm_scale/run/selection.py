@@ -143,7 +143,7 @@ def select(
     given = dataset.weights()
     held, weights = codes[at_held], np.ones(len(at_held)) if given is None else given[at_held]
     listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
-    plan = replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
+    at_once, plan = plan.tried_at_once, replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
     tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
 
     def scores(task: tuple[Params, Fold]) -> Array | None:
@@ -158,7 +158,7 @@ def select(
         found = {at: [F for F in itertools.islice(parts, len(on)) if F is not None] for at in places}
         return {at: np.concatenate(F) for at, F in found.items() if len(F) == len(on)}
 
-    with threads.at_most(TRIED_AT_ONCE) as small:
+    with threads.at_most(at_once) as small:
         first = tested(range(len(rivals)), folds[:1])
         found = first
         if len(folds) > 1:
