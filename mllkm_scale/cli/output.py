@@ -188,7 +188,7 @@ def open_model(path: Path) -> Model:
     model = load_model(file)
     if model.certificate.status == "interrupted":
         told = f"{path}: the training was interrupted, and its model has a gap of {percent(model.certificate.gap)}"
-        click.echo(f"{told}: mllkm train --resume goes on with it", err=True)
+        say(f"{told}: mllkm train --resume goes on with it", err=True)
     return model
 
 

@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.cluster import current_client
 from mllkm_scale.data import Dataset
+from mllkm_scale.data.labels import require_classes
 from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.estimators.classifier import MLLKMClassifier
@@ -108,6 +109,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         dataset = self._training_data(X, y)
         if sample_weight is not None:
             dataset = dataset.with_weights(np.asarray(sample_weight))
+            require_classes(np.unique(dataset.labels()[np.asarray(dataset.weights()) > 0]), "weighted rows of y")
         codes = dataset.label_codes()[1]
         folds = list(check_cv(self.cv, codes, classifier=True).split(np.zeros((len(codes), 1)), codes))
         paths = [self._fold_path(dataset, codes, *fold) for fold in folds]

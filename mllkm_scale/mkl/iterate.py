@@ -64,7 +64,9 @@ def cold_start(problem: RestrictedProblem) -> Iterate:
     n, C = problem.n_duals, float(problem.upper.max())
     q = problem.moments(np.ones(n))[1]
     largest = float(q.max())
-    duals = np.where(0.5 * problem.upper * largest > n, n / max(largest, np.finfo(float).tiny), 0.5 * problem.upper)
+    duals = 0.5 * problem.upper
+    if 0.5 * C * largest > n:
+        duals = np.minimum(duals, n / largest)
     q = problem.moments(duals)[1]
     level = 0.5 * float(q.max()) + 0.5 * C * len(q)
     even = C / problem.upper  # products of multipliers and room alike for all samples

@@ -15,6 +15,11 @@ from sklearn.utils.estimator_checks import check_estimator
 from mllkm_scale import Dataset, MLLKMClassifier, MLLKMClassifierCV
 from mllkm_scale.errors import DataError, ParameterError
 
+EXPECTED_TO_FAIL = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "folds are those of the rows as they are"
+    for kind in ("dense", "sparse")
+}
+
 ONE = MLLKMClassifier(anchors="all", n_jobs=1, tol=0.05)
 FEW = MLLKMClassifier(anchors="all", n_jobs=1, tol=0.05, n_components=16)  # features
 
@@ -34,7 +39,8 @@ def test_it_is_calibrated_by_the_rows_of_the_folds(fitted, real_data):
 
 def test_all_of_scikit_learns_checks_pass():
     quick = MLLKMClassifier(n_jobs=1, tol=0.3, gammas=[0.1])
-    results = check_estimator(MLLKMClassifierCV(quick, Cs=[1.0], cv=2), on_fail=None, on_skip=None)
+    machine = MLLKMClassifierCV(quick, Cs=[1.0], cv=2)
+    results = check_estimator(machine, on_fail=None, on_skip=None, expected_failed_checks=EXPECTED_TO_FAIL)
     assert {r["check_name"] for r in results if r["status"] == "failed"} == set()
 
 

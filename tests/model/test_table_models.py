@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from mllkm_scale import Dataset, MLLKMClassifier, load_model, train
-from mllkm_scale.data.tables.columns import Column, Columns
+from mllkm_scale import MLLKMClassifier, load_model, train
 from mllkm_scale.data.tables.frames import table_dataset
 from mllkm_scale.errors import DataError, ModelFileError
 from mllkm_scale.estimators.cross_validation import MLLKMClassifierCV
@@ -233,14 +232,3 @@ def test_labels_that_are_not_one_a_row_are_refused():
         MLLKMClassifier().fit(X, y[:19])
     with pytest.raises(ValueError, match="requires y to be passed"):
         MLLKMClassifier().fit(X)
-
-
-def test_streams_refuse_categories():
-    from mllkm_scale.online import DatasetSamples
-
-    columns = Columns((Column("n"), Column("c", "category", ("u", "v"))))
-    data = Dataset.from_arrays([[1.0, 0.0], [2.0, 1.0]], [0, 1]).with_columns(columns)
-    with pytest.raises(
-        DataError, match=r"column 1 'c' \(0-based\) is a category, and only numbers can be learned online"
-    ):
-        DatasetSamples(data)

@@ -219,7 +219,7 @@ def test_a_resumed_path_trains_only_what_is_not_done(halves, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"Cs": [1.0], "kernel_counts": [5]}, "two paths"),
+        ({"Cs": [1.0], "kernel_counts": [5]}, "three paths: give one"),
         ({"Cs": []}, "at least one"),
         ({"Cs": [1.0, -2.0]}, "positive"),
         ({"Cs": [1.0, 1.0]}, "differ"),

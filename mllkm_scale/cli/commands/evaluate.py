@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import Table, jobs_option, json_option, open_model, print_json, tell, wants_model
 from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import (
@@ -86,7 +86,7 @@ def evaluate(
         with Dataset.open(stored, samples, labels, sample_weight=sample_weight) as dataset:
             columns = None if by_position else machine.features.match(dataset.feature_names, dataset.name)
             if columns is not None and columns.ignored:
-                click.echo(columns.remark(dataset.name), err=True)
+                say(columns.remark(dataset.name) or "", err=True)
             evaluation = evaluate_model(machine, dataset, by_position=by_position, n_jobs=n_jobs)
     if as_json:
         print_json({"data": dataset.name} | evaluation.as_dict())

@@ -126,7 +126,7 @@ def predict(
             client=client,
         )
     if summary.ignored:
-        click.echo(columns_ignored(data.name if str(data) != PIPE else "standard input", summary.ignored), err=True)
+        say(columns_ignored(data.name if str(data) != PIPE else "standard input", summary.ignored), err=True)
     if str(out) == PIPE:
         return
     parts = ["prediction"] + ["scores"] * summary.scores + ["probabilities"] * summary.probabilities
