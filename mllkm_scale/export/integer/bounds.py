@@ -12,6 +12,7 @@ within the extent of the data and whose Z is not clipped.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +27,17 @@ __all__ = ["arithmetic_bound", "deviation_bound", "rates_of"]
 _BY_DISTANCE: dict[MapName, float] = {
     "exponential": 1.0,
     "linear": 1.0,
-    "gaussian": float(np.sqrt(2 / np.e)),
+    "gaussian": math.sqrt(2 / math.e),
     "squared": 2.0,
 }
 """Largest |dh / dt|, of the root of the rate."""
 
-_BY_LOG_RATE: dict[MapName, float] = {"exponential": 0.5 / np.e, "linear": 0.5, "gaussian": 1 / np.e, "squared": 1.0}
+_BY_LOG_RATE: dict[MapName, float] = {
+    "exponential": 0.5 / math.e,
+    "linear": 0.5,
+    "gaussian": 1 / math.e,
+    "squared": 1.0,
+}
 """Largest |dh / d log rate|, where q is the rate times the square of the distance."""
 
 
