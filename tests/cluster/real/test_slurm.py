@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from mllkm_scale.cluster import open_client
+from mllkm_scale.run.job.cluster import ClusterSpec
 from tests.cluster.conftest import assert_closed
 from tests.cluster.real.conftest import ROOT, Bench, frozen_master
 
@@ -130,6 +132,21 @@ def test_from_another_host_no_port_of_a_job_is_open_without_the_certificate(
     finally:
         subprocess.run(["scancel", job], check=True, timeout=20)
         eventually(lambda: not state(job).startswith(("RUNNING", "COMPLETING")), within_s=60)
+
+
+def test_from_another_host_no_port_of_workers_that_are_jobs_is_open_without_the_certificate(
+    slurm: Bench, other_host: tuple[str, str]
+) -> None:
+    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    spec = ClusterSpec("slurm", workers=2, walltime="00:10:00", interface=other_host[1])
+    with open_client(spec, memory_budget=600_000_000, timeout_s=60.0) as client:
+        assert client is not None
+        client.wait_for_workers(2, timeout=60)
+        addresses = listening(here="10.231.7.1")
+        assert len(addresses) >= 5  # of the scheduler, and of two workers and their nannies
+        [certificates] = Path().absolute().glob(".tls-*")
+        for address in addresses:
+            assert_closed(f"tls://{address}", certificates, other_host[0])
 
 
 def listening(here: str) -> set[str]:
