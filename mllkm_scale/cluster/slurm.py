@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["open_slurm"]
 
 NANNY_BYTES = 200_000_000  # the process beside a worker that watches over it: 60 MB were measured
+HTTP_HERE = ("--dashboard-address", "127.0.0.1:0")  # without a dashboard a worker still serves its health
 REPLACE_S = 30.0  # between two looks at whether jobs have ended
 
 
@@ -79,7 +80,7 @@ def open_slurm(
                 job_extra_directives=list(spec.directives),
                 job_script_prologue=[f"export {name}={value}" for name, value in environment.items()],
                 # The limit once more, since dask-jobqueue rounds its own to three digits, upwards too.
-                worker_extra_args=["--memory-limit", str(memory_budget), "--no-dashboard"],
+                worker_extra_args=["--memory-limit", str(memory_budget), "--no-dashboard", *HTTP_HERE],
                 scheduler_options={"dashboard_address": address, "dashboard": dashboard},
                 silence_logs=logging.ERROR,
                 security=security,

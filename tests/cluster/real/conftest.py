@@ -245,7 +245,8 @@ def hosts(bench: Bench, tmp_path_factory: pytest.TempPathFactory, monkeypatch: p
         configure(made, f"ip link set {INTERFACE} up")
         for i, name in enumerate(names, 1):
             configure(made, f"ip netns add {name}", f"ip netns delete {name}")
-            configure(made, f"ip link add mllkm-host{i} type veth peer name {INTERFACE} netns {name}")
+            veth = f"ip link add mllkm-host{i} type veth peer name {INTERFACE} netns {name}"
+            configure(made, veth, f"ip link delete mllkm-host{i}")  # which outlives its namespace for a moment
             configure(made, f"ip link set mllkm-host{i} master {INTERFACE} up")
             configure(made, f"ip -n {name} addr add {NETWORK}.{i}/24 dev {INTERFACE}")
             for device in (INTERFACE, "lo"):
