@@ -264,7 +264,7 @@ class _Passing:
         self.columns: MatchedColumns | None = None
 
     def matched(self, columns: MatchedColumns | None) -> None:
-        """Note which columns are the features, where that was told by names."""
+        """Note which columns are the features, if names say so."""
         self.columns = columns
 
     def take(self, rows: Rows) -> None:

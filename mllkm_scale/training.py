@@ -25,8 +25,9 @@ from mllkm_scale.plan.training import BASE_BYTES, Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
+from mllkm_scale.run.result import TrainResult
 from mllkm_scale.run.session import listeners_of, seeded, working_threads
-from mllkm_scale.run.training import Training, TrainResult
+from mllkm_scale.run.training import Training
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
@@ -140,12 +141,10 @@ def train(
         threads = stack.enter_context(working_threads(settings))
         training = Training(settings, plan, threads, tell, folder, should_stop, finalizer, step)
         for line in told_of(step, settings.verbose):
-            training.listener(Notice(line))
+            tell(Notice(line))
         if client is not None:
             run_path = None if folder is None else folder.path
-            training.executor = stack.enter_context(
-                dask_executor(client, run_path, settings, plan, training.poll, training.listener)
-            )
+            training.work_on(stack.enter_context(dask_executor(client, run_path, settings, plan, training.poll, tell)))
         result = training.run(dataset, resume)
         return replace(result, support_duals=result.support_duals.among(weighed.n_rows, weighed.kept))
 

@@ -23,7 +23,6 @@ import numpy as np
 from common import load, write
 
 from mllkm_scale import Dataset
-from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.mkl.sequential import SequentialMKL
@@ -31,6 +30,7 @@ from mllkm_scale.mkl.state import State
 from mllkm_scale.params import resolve
 from mllkm_scale.plan.training import make_plan
 from mllkm_scale.run.problem import build_problem
+from mllkm_scale.run.session import Resources
 from mllkm_scale.run.strategy import make_machine
 
 AT_ONCE = 512  # kernels
@@ -66,9 +66,9 @@ def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict
     dataset = Dataset.from_arrays(X, y.astype(np.int32))
     plan = make_plan(dataset, params)
     with one_blas_thread(), Threads(2) as threads:
-        executor = ThreadExecutor(threads)
-        problem = build_problem(dataset, params, plan, lambda event: None, executor)
-        machine = make_machine(problem, problem.signs, params, plan, threads, executor, lambda: None)
+        resources = Resources.of(plan, threads)
+        problem = build_problem(dataset, params, resources)
+        machine = make_machine(problem, problem.signs, params, resources)
         assert isinstance(machine, SequentialMKL)
         before: np.ndarray | None = None
         signed_before = np.zeros_like(problem.signs)

@@ -28,6 +28,7 @@ from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.contenders import FEW_ROWS, contenders
 from mllkm_scale.plan.training import make_plan
 from mllkm_scale.run.selection import Selection, select
+from mllkm_scale.run.session import Resources
 
 Record = dict[str, Any]
 SETS: dict[str, Callable[[Record], bool]] = {
@@ -67,8 +68,7 @@ def tried(data: dict[str, np.ndarray], seed: int) -> Record:
     svc = tuned_svc(X.shape[1]).fit(X, y)
     dataset, rivals = Dataset.from_arrays(X, y), contenders(resolve(random_state=0), len(X))
     with one_blas_thread(), Threads(n_threads(-1)) as threads:
-        plan = make_plan(dataset, rivals[0])
-        found = select(dataset, rivals, plan, threads, lambda event: None, lambda: None, lambda: False)
+        found = select(dataset, rivals, Resources.of(make_plan(dataset, rivals[0]), threads))
     if found is None:
         raise SystemExit("a class has a single row, so that none can be held out")
     settings = [one | {"test": test_error(found_at(found, at), X, y, X_test, y_test)} for at, one in listed(found)]

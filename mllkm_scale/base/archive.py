@@ -228,7 +228,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, preamble: bytes, content:
     info = zipfile.ZipInfo(name, date_time=_EPOCH)
     info.create_system = 3
     info.external_attr = 0o644 << 16
-    info.file_size = len(preamble) + content.nbytes  # told beforehand, so that more than 2 GB can follow
+    info.file_size = len(preamble) + content.nbytes  # stated beforehand, so that more than 2 GB can follow
     with archive.open(info, "w") as stream:
         stream.write(preamble)
         stream.write(content.data)

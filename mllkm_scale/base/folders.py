@@ -1,4 +1,4 @@
-"""Run folders and scratch folders: errors of the system, told with the folder and the remedy.
+"""Run folders and scratch folders: errors of the system, reported with the folder and the remedy.
 
 A run folder keeps its files. A scratch folder holds files of a training that are removed when it ends: the prepared
 data, support vectors, and what is exchanged with the workers of a cluster.
@@ -73,7 +73,7 @@ def making_scratch(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def writing_scratch(folder: Path) -> Iterator[None]:
-    """Block that writes to a file of the scratch folder `folder`; HDF5 tells of a full disk by a RuntimeError."""
+    """Block that writes to a file of the scratch folder `folder`; HDF5 reports a full disk by a RuntimeError."""
     try:
         yield
     except (OSError, RuntimeError) as error:

@@ -27,7 +27,7 @@ def require_regular(path: Path, error: type[MLLKMError]) -> None:
     """
     try:
         mode = path.stat().st_mode
-    except (OSError, ValueError):  # what is missing, or no path at all, is told by who opens it
+    except (OSError, ValueError):  # what is missing, or no path at all, is reported by whoever opens it
         return
     if not stat.S_ISREG(mode):
         raise error(f"{path} is {_kind(mode)}: name a regular file")

@@ -1,7 +1,7 @@
 """What the headers and JSON files of this package may hold: every field by its type, range and length, in one place.
 
 A file is read in three steps: `parse_json` bounds its size and depth, `conform` compares what was found with a class of
-this module, and whoever asked builds the object. What does not conform is told with the path of the field, such as
+this module, and whoever asked builds the object. What does not conform is refused with the path of the field, such as
 ``certificate.status``. A field that comes later needs a line here, with a default for files that lack it.
 
 Sealed headers are closed: a field that is not known is refused, for their format has a version. JSON files of a run

@@ -69,7 +69,7 @@ def sweep_partial(folder: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def cannot_write(target: Path, error: OSError) -> ScratchError:
-    """The error for a target that the system does not allow to write."""
-    why = " ".join(str(error.strerror or error).split())
+def cannot_write(target: Path, error: OSError | RuntimeError) -> ScratchError:
+    """The error for a target that the system does not allow to write; HDF5 reports a full disk by a RuntimeError."""
+    why = " ".join(str((isinstance(error, OSError) and error.strerror) or error).split())
     return ScratchError(f"{target} cannot be written ({why}): free space or choose another folder")

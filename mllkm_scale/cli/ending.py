@@ -63,7 +63,7 @@ def ends_at_a_safe_point(
 ) -> Iterator[Interruption]:
     """A block that the first signal asks to end; when it ends early, the command line that goes on is told.
 
-    `what` was interrupted; whether the signal itself is told is `aloud`.
+    `what` was interrupted; `aloud` says whether to name the signal.
     """
     with interruption(_say_signal if aloud else None) as stop:
         try:
@@ -81,7 +81,7 @@ def ends_at_a_safe_point(
 
 
 def _to_go_on(context: click.Context, resume: bool) -> str:
-    """The command line that goes on with this work: from its checkpoint, or from the beginning."""
+    """The command line that continues this work: from its checkpoint, or from the beginning."""
     # A script that has started the cluster ends it, and its scheduler file is gone: the script itself goes on.
     if script := os.environ.get(RESUME_WITH):
         return script.strip()

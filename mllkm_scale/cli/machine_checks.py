@@ -184,7 +184,7 @@ def check_configuration() -> Iterator[Finding]:
 
 def check_numba_cache() -> Iterator[Finding]:
     """Whether compiled functions can be kept from one start to the next."""
-    # numba keeps them in the folder that it is told, else beside the source, else in the user's cache.
+    # numba keeps them in the folder of its configuration, else beside the source, else in the user's cache.
     told, cache = os.environ.get("NUMBA_CACHE_DIR"), Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     places = [Path(told)] if told else [Path(__file__).parent / "solver" / "__pycache__", cache / "numba"]
     if place := next(filter(_is_writable, places), None):
@@ -239,7 +239,7 @@ def check_blas() -> Iterator[Finding]:
 
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     if not pools:
-        yield Finding("BLAS", "warning", "no library that can be told its threads", "install NumPy from its wheel")
+        yield Finding("BLAS", "warning", "no library whose threads can be set", "install NumPy from its wheel")
     for text in dict.fromkeys(
         f"{pool['internal_api']} {pool['version']} {pool.get('architecture') or ''}".strip()
         + f", {pool['num_threads']} threads outside of training, 1 a task in it"

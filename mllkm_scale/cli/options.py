@@ -121,7 +121,7 @@ def _option(spec: dataclasses.Field[Any], owner: type[Params | OnlineParams]) ->
 
 
 def _completed(metavar: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]:
-    """What a shell offers: the words of the metavar, and files or folders if it tells of such."""
+    """What a shell offers: the words of the metavar, and files or folders if it names them."""
 
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem[Any]]:
         kinds = metavar.split("|")

@@ -201,7 +201,7 @@ def columns_ignored(where: str, ignored: tuple[str, ...]) -> str:
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress on stderr, told as ``progress(done, total)``: a bar on a terminal, a line now and then elsewhere."""
+    """Progress on stderr, reported as ``progress(done, total)``: a bar on a terminal, a line now and then elsewhere."""
     if not sys.stderr.isatty():
         yield _lines_now_and_then(label)
         return

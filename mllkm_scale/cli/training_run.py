@@ -146,7 +146,7 @@ class TrainingRun:
         self.require_folder()
 
     def require_folder(self) -> None:
-        """Refuse a run folder that cannot be begun with, or gone on with, as asked."""
+        """Refuse a run folder in which the training cannot begin, or continue, as asked."""
         require_folder(self.run, self.resume, self.overwrite)
 
     def _train(self, dataset: Dataset, held_out: Dataset | None, context: click.Context) -> TrainResult:
@@ -222,7 +222,7 @@ def holds_training(run: Path) -> bool:
 
 
 def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that cannot be begun with, or gone on with, as asked."""
+    """Refuse a folder in which the work cannot begin, or continue, as asked."""
     if resume and not RunFolder(run).resumable:
         raise CheckpointError(f"{run} has nothing to resume: train without --resume")
     if holds_training(run) and not (resume or overwrite):

@@ -53,7 +53,7 @@ class DaskExecutor:
     poll : callable
         Called often, and may raise to end a pass.
     notify : callable
-        Is told in words when workers are lost or missing.
+        Called with a message when workers are lost or missing.
     """
 
     remote = True

@@ -43,7 +43,7 @@ def training_rows(
 
 
 def told_of(step: FirstStep | None, verbose: int) -> list[str]:
-    """What is said of the first step while a machine is trained: a line a column of a table, or one in all."""
+    """What is said of the first step while a machine is trained: a line per column of a table, or one in all."""
     if step is None:
         return []
     if isinstance(step, Reduction):

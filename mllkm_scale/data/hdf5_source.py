@@ -133,7 +133,7 @@ def open_hdf5(path: Path) -> Any:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Block that looks at a file: what h5py raises of damaged metadata is told with the file and the remedy."""
+    """Block that looks at a file: what h5py raises of damaged metadata is reported with the file and the remedy."""
     try:
         yield
     except MLLKMError:

@@ -131,7 +131,7 @@ class MLLKMClassifier(DecidesByModel):
     random_state : int or None
         Seed; the same seed gives the same bits.
     n_jobs : int or None
-        Threads; -1 for one a core. The result does not depend on it. None: as configured, or -1.
+        Threads; -1 for one per core. The result does not depend on it. None: as configured, or -1.
     worker_timeout : float or None
         Seconds to wait for the next result of the dask workers before training gives up. None: as configured, or 300.
     verbose : int
@@ -184,7 +184,7 @@ class MLLKMClassifier(DecidesByModel):
     feature_names_in_ : array (n_features,)
         Names of the columns, where X had some; the model has them, too.
     model_ : Model
-        What can be saved and loaded; its `calibration` is what `predict_proba` goes by. After `partial_fit`, it is the
+        What can be saved and loaded; `predict_proba` uses its `calibration`. After `partial_fit`, it is the
         machine as it is at that moment.
     prequential_error_ : float
         After `partial_fit`: the share of samples that were predicted wrongly before they were learned.

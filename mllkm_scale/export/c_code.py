@@ -104,7 +104,7 @@ _PROJECTION = """\
 """
 
 _SCORES = """
-/* The scores of a row: one for two classes, positive for the second; otherwise one a class, the largest decides.
+/* The scores of a row: one for two classes, positive for the second; otherwise one per class, the largest decides.
    All are NaN where the row holds NaN or infinity, or values too large to compute with. */
 static inline void mllkm_scores(const float *x, float *scores)
 {

@@ -1,4 +1,4 @@
-"""Exported files: they appear whole or not at all, and replace nothing unless told to."""
+"""Exported files: they appear whole or not at all, and replace nothing unless asked to."""
 
 from __future__ import annotations
 

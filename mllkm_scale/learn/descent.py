@@ -2,7 +2,7 @@
 
 Steps of Adam over batches, with a step length that rises and falls once. A batch is cut into blocks of rows of a fixed
 height, whose gradients are added up in their order: the bits do not depend on the threads that work on the blocks. The
-state is small, and a descent that is resumed from it goes on with the same bits.
+state is small, and a descent that is resumed from it continues with the same bits.
 """
 
 from __future__ import annotations

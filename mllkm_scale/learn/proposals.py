@@ -151,7 +151,7 @@ def learn_kernels(
     epochs = []
     for epoch in descent.epochs(kept, ask):
         epochs.append(epoch)
-        listener(epoch)  # what is told of an epoch that was not saved is told again
+        listener(epoch)  # an epoch that was not saved is reported again
         keeper.save(descent.state)
         if out_of_time():
             break

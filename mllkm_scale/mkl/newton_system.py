@@ -2,10 +2,11 @@
 
 Column m of U holds the responses <phi_m(x_i), v_m> of the samples to the vector v_m of the point; a lean problem makes
 them again where they are needed. N is never made: its product with a vector goes through the features of the kernels,
-which is cheap, in double precision. Its inverse goes by conjugate gradients, preconditioned by factors of the smaller
-side (`factors`). These take nearly all of the time, and those of samples in single precision half of it: the solution
-is as exact as the product all the same, after a product or two. Where rounding eats the positive definiteness of a
-factor, or iterations are many, the factors of this problem are made in double precision from there on.
+which is cheap, in double precision. Its inverse is applied by conjugate gradients, preconditioned by factors of the
+smaller side (`factors`). The factors take nearly all of the time. Factors of samples are in single precision, which
+takes half of it, and after a product or two the solution is still as exact as the product. If a factor loses its
+positive definiteness by rounding, or iterations are many, the factors of this problem are made in double precision from
+there on.
 """
 
 from __future__ import annotations

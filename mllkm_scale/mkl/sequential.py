@@ -14,7 +14,7 @@ which proves a relative duality gap for the problem with ALL samples and ALL ker
 
 Samples join at random, and a working set becomes at most four times as large in a round, so that early rounds find
 kernels where that is cheap. A round is a function of the state before it and of nothing else: a training resumed from a
-checkpoint goes on with the same bits; nor does it matter how long a scan takes, or who does it.
+checkpoint continues with the same bits; nor does it matter how long a scan takes, or who does it.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Evaluation:
     bins : array (3, 10) or None
         Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
     curves : tuple of Curve
-        ROC and precision-recall curves with their areas: one for two classes, and otherwise one a class.
+        ROC and precision-recall curves with their areas: one for two classes, and otherwise one per class.
     telling : tuple of int
         Rows that are worth an explanation: the surest of those predicted rightly, the least sure of all, and the
         surest of those predicted wrongly, as far as there are such.
@@ -124,7 +124,7 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     by_position : bool
         Take columns by position though they have names.
     n_jobs : int, optional
-        Threads; -1 for one a core.
+        Threads; -1 for one per core.
 
     Raises
     ------

@@ -43,7 +43,7 @@ __all__ = ["Model"]
 
 
 class Model(ModelParts):
-    """A trained machine with s kernels over d features, for K = 1 machine (two classes) or one a class.
+    """A trained machine with s kernels over d features, for K = 1 machine (two classes) or one per class.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ class Model(ModelParts):
             table takes a table of pandas, polars or Arrow, or rows of its values. Of a collection of dask or xarray the
             result is one, too, and nothing is computed yet; `n_jobs` does not matter then.
         n_jobs : int, optional
-            Threads; -1 for one a core.
+            Threads; -1 for one per core.
 
         Raises
         ------

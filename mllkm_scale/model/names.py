@@ -128,7 +128,7 @@ def match_dataset(features: Features, dataset: Dataset) -> tuple[Dataset, Matche
 
 
 def as_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
-    """Names of features as a model keeps them, one a feature; None for none."""
+    """Names of features as a model keeps them, one per feature; None for none."""
     if names is None:
         return None
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):

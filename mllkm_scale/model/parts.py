@@ -64,7 +64,7 @@ class ModelParts:
 
     @property
     def n_machines(self) -> int:
-        """K: 1 for two classes, otherwise one a class."""
+        """K: 1 for two classes, otherwise one per class."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
     @property

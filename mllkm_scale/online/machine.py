@@ -55,7 +55,7 @@ _FIRST_ROUNDS = 12  # of the start: steps on all samples, weights, and kernels
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """What the machine is told: the box, what it may keep, and the seed of its random choices."""
+    """Settings of the machine: the box, what it may keep, and the seed of its random choices."""
 
     C: float
     max_kernels: int

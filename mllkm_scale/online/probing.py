@@ -43,7 +43,7 @@ _PRECISION_TOL = 1e-2  # for which the products of a scan are precise enough
 
 @dataclass(frozen=True)
 class Candidates:
-    """Kernels that violate, best first, one an anchor at most."""
+    """Kernels that violate, best first, at most one per anchor."""
 
     anchors: Array
     gammas: Array

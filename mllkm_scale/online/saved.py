@@ -1,4 +1,4 @@
-"""The state of a learner as plain arrays and numbers, from which a stream goes on with the same bits.
+"""The state of a learner as plain arrays and numbers, from which a stream continues with the same bits.
 
 A probe that is under way is waited for: what it finds is a function of the duals at its start, and is a part of the
 state. Rows, duals and sums are saved as they are, and not made again: sums that are made again have other last bits.

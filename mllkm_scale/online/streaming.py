@@ -28,7 +28,7 @@ from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["StreamResult", "Streaming"]
 
-_SILENCE = 0.25  # share of samples out of reach, from which on it is told
+_SILENCE = 0.25  # share of samples out of reach from which a notice is given
 _UNLIKE = (
     "they are unlike the first ones, from which scaling and gammas were taken; shuffle the data, or give a larger"
     " warm_up, samples to prepare from, or other scaling or gammas"

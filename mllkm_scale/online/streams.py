@@ -72,7 +72,7 @@ def stream(
     overwrite : bool
         Replace what `run_dir` holds.
     listener : callable, optional
-        Is told every `Event`.
+        Called with every `Event`.
     should_stop : callable, optional
         Asked after each chunk, or a thousand samples of it; when it returns true, a checkpoint is written, and
         InterruptedTraining raised.

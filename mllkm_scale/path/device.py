@@ -20,9 +20,9 @@ from mllkm_scale.params import Params
 from mllkm_scale.path.points import PathPoint, costs_of
 from mllkm_scale.path.training import PathResult, PathTraining, in_words
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.machines import Start
 from mllkm_scale.run.problem import fingerprint_of
-from mllkm_scale.run.progress.listeners import broadcast
-from mllkm_scale.run.training import Start, Training, TrainResult
+from mllkm_scale.run.result import TrainResult
 
 __all__ = ["HEADER", "DevicePath"]
 
@@ -67,10 +67,7 @@ class DevicePath(PathTraining):
             if self.folder is not None:
                 run, _ = self.folder.open_run(name, fingerprint)
                 stack.enter_context(run)
-            tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.step)
-            training.executor, training.calibrates = self.executor, self.calibrates
-            result = training.run(dataset, resume=False)
+            result = self.training(params, run).run(dataset, resume=False)
             if run is not None:
                 export_integer_c(result.model, run.model.with_name(HEADER), dataset, BITS, overwrite=True)
         machine = integer_machine(result.model, dataset, BITS)

@@ -5,7 +5,7 @@
     C=0.5/, C=1/, ...    run folders of the models
     C=0.5/end.npz        the point, and the state at its end, from which the next model begins
 
-A path that was interrupted goes on with the first point that is not done. The fingerprint of a point stands for data,
+An interrupted path continues with the first point that is not done. The fingerprint of a point stands for data,
 parameters and the points before it.
 """
 
@@ -32,8 +32,8 @@ from mllkm_scale.run.checked_state import StateSizes, conform_duals, require_sta
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.history import LOGGER
+from mllkm_scale.run.machines import Start
 from mllkm_scale.run.strategy import state_arrays, state_from_arrays
-from mllkm_scale.run.training import Start
 
 __all__ = ["PATH", "PathFolder", "read_path"]
 

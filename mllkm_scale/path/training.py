@@ -41,10 +41,12 @@ from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes
 from mllkm_scale.run.choice import learned_near_margin
 from mllkm_scale.run.folder import RunFolder
+from mllkm_scale.run.machines import COLD, Machines, Start
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.listeners import broadcast
-from mllkm_scale.run.session import listeners_of, seeded, working_threads
-from mllkm_scale.run.training import COLD, Start, Training, TrainResult
+from mllkm_scale.run.result import TrainResult
+from mllkm_scale.run.session import Resources, listeners_of, seeded, working_threads
+from mllkm_scale.run.training import Training
 from mllkm_scale.training import dask_executor
 
 if TYPE_CHECKING:
@@ -200,7 +202,8 @@ class PathTraining:
     def run(self, dataset: Dataset) -> PathResult:
         self.settle(dataset)
         shared = replace(self.params, C=1.0) if self.values.parameter == "C" else self.params
-        problem = build_problem(dataset, shared, self.plan, self.listener, self.executor, self.poll, self.threads)
+        resources = Resources(self.plan, self.threads, self.executor, self.listener, self.poll)
+        problem = build_problem(dataset, shared, resources)
         try:
             if problem.learned is not None:
                 problem = self.weighed(problem, dataset)
@@ -222,8 +225,7 @@ class PathTraining:
 
     def settle(self, dataset: Dataset) -> None:
         """Let settings compete that the parameters leave open; a path over C is over that of the winner."""
-        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
-        training.executor = self.executor
+        training = self.training(self.params, None)
         training.settle(dataset, resume=False)
         self.params = training.params
 
@@ -232,9 +234,8 @@ class PathTraining:
         self.params = replace(self.params, finish="mkl")
         if self.values.parameter == "C":
             return problem
-        training = Training(self.params, self.plan, self.threads, self.listener, None, self.should_stop, self.finalizer)
-        training.executor = self.executor
-        near = learned_near_margin(problem, self.plan, self.executor)
+        training = self.training(self.params, None)
+        near = learned_near_margin(problem, training.resources)
         C = training.choose(problem, dataset, near.within).C
         self.params = replace(self.params, C=C)
         return replace(problem, C=C)
@@ -254,10 +255,10 @@ class PathTraining:
             point, end = found
             model = load_model(RunFolder(self.folder.path / name).model)
         else:
-            result, training, elapsed_s = self.train(dataset, problem, value, name, start)
+            result, machines, elapsed_s = self.train(dataset, problem, value, name, start)
             model, point = result.model, self.measure(result, value, dataset, elapsed_s)
-            proofs = tuple(training.proofs) if self.values.parameter == "max_kernels" else ()
-            end = Start(tuple(training.states), problem.C, proofs)
+            proofs = tuple(machines.proofs) if self.values.parameter == "max_kernels" else ()
+            end = Start(tuple(machines.states), problem.C, proofs)
             if self.folder is not None:
                 self.folder.keep(point, problem.fingerprint, end)
         self.points.append(point)
@@ -274,7 +275,7 @@ class PathTraining:
 
     def train(
         self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start
-    ) -> tuple[TrainResult, Training, float]:
+    ) -> tuple[TrainResult, Machines, float]:
         """A training of its own, in a run folder of its own."""
         over_C = self.values.parameter == "C"
         params = replace(self.params, C=value) if over_C else replace(self.params, max_kernels=int(value))
@@ -284,11 +285,19 @@ class PathTraining:
             if self.folder is not None:
                 run, going_on = self.folder.open_run(name, problem.fingerprint)
                 stack.enter_context(run)
-            tell = broadcast(self.shown, None if run is None else run.record)
-            training = Training(params, self.plan, self.threads, tell, run, self.should_stop, self.finalizer, self.step)
-            training.executor, training.start, training.calibrates = self.executor, start, self.calibrates
+            training = self.training(params, run)
+            training.start = start
             result = training.run_on(problem, dataset, going_on)
-        return result, training, time.perf_counter() - started
+        assert training.machines is not None
+        return result, training.machines, time.perf_counter() - started
+
+    def training(self, params: Params, folder: RunFolder | None) -> Training:
+        """A training with these parameters, by the executor of the path; without a folder it is only a part of one."""
+        tell = self.listener if folder is None else broadcast(self.shown, folder.record)
+        training = Training(params, self.plan, self.threads, tell, folder, self.should_stop, self.finalizer, self.step)
+        training.work_on(self.executor)
+        training.calibrates = self.calibrates
+        return training
 
     def measure(self, result: TrainResult, value: float, dataset: Dataset, elapsed_s: float) -> PathPoint:
         model, evaluation = result.model, result.evaluation

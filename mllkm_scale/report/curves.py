@@ -29,7 +29,7 @@ __all__ = ["memory_pictures", "plan_rows", "stream_pictures", "training_pictures
 
 MB = 1e6
 GREEN = "#4d9221"
-MOST_BARS = 60  # that can be told apart
+MOST_BARS = 60  # that can be distinguished
 
 
 def stream_pictures(reports: Sequence[Streamed]) -> list[Picture]:

@@ -51,7 +51,7 @@ class ReportFinalizer:
 
     @classmethod
     def of_stream(cls, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None) -> Self:
-        """What a stream can be told before its first sample; `require_width` follows when that has come."""
+        """What is known of a stream before its first sample; `require_width` follows when the sample has come."""
         shape = None if image_shape is None else read_image_shape(image_shape)
         return cls(test, shape, configured("report") if report is None else report)
 
@@ -117,7 +117,7 @@ class ReportFinalizer:
         return evaluation
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
-        """Write report.html, if it is wanted; what goes wrong is told, and leaves the training as it is."""
+        """Write report.html, if it is wanted; a failure is reported, and leaves the training as it is."""
         if folder is None:
             return
         folder.report.unlink(missing_ok=True)  # of a model that a resumed training has replaced

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Learning", "Tried", "learning_section"]
 
 MOST_BARS = 25
-MARKED = 40  # epochs whose points can be told apart
+MARKED = 40  # epochs whose points can be distinguished
 NAME = 32  # letters of a feature
 
 

@@ -43,7 +43,7 @@ CLASS_COLOURS = (
     "#3b76af", "#ef8636", "#519e3e", "#c53a32", "#8d69b8",
     "#84584e", "#d57dbe", "#7f7f7f", "#a8a532", "#4fadbb",
 )  # fmt: skip
-MOST_POINTS = 300  # of a curve: more cannot be told apart on the page
+MOST_POINTS = 300  # of a curve: more cannot be distinguished on the page
 WIDTH, HEIGHT = 5.0, 3.0  # inches
 MARGINS = 0.66, 0.45, 0.14, 0.12  # left, below, right, above
 

@@ -1,8 +1,8 @@
 """The paper's Table 2: four UCI sets, random splits of 70/30, C = 100; a line for every method and data set.
 
 A task is one split of one data set: all methods are trained on its 70 % and tested on the rest, and the record is
-kept. Tasks run in processes of their own, one a core, with one thread each. `TABLE2` holds the figures of the paper as
-printed: mean and standard deviation over its ten splits.
+kept. Tasks run in processes of their own, one per core, with one thread each. `TABLE2` holds the printed figures of the
+paper: mean and standard deviation over its ten splits.
 """
 
 from __future__ import annotations

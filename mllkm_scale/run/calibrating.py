@@ -7,50 +7,37 @@ of them. At most 2,000 rows of the others are trained on, or 1,000 where kernels
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.executor import Executor, ThreadExecutor
-from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.data import Dataset
 from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import MOST_ROWS
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.choice import HELD_OUT, MKLPath, held_out_trial, learned_scores
 from mllkm_scale.run.folds import Fold, Trial, folds_of, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.selection import TRYOUT_EPOCHS, TRYOUT_FLOPS, TRYOUT_TOL
+from mllkm_scale.run.session import Resources
 
 __all__ = ["CrossFit"]
 
-
-_FEW_ROWS = (
-    200  # up to which all folds are held out: a single number is fitted, for which a third of more rows is enough
-)
+_FEW_ROWS = 200
+"""Rows up to which all folds are held out: a single number is fitted, for which a third of more rows is enough."""
 
 
 class CrossFit:
     """Machines like that of a problem, which do not know the rows that they are asked for."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        dataset: Dataset,
-        params: Params,
-        plan: Plan,
-        threads: Threads,
-        executor: Executor,
-        poll: Callable[[], None],
-    ) -> None:
-        self.problem, self.dataset, self.plan, self.threads, self.poll = problem, dataset, plan, threads, poll
+    def __init__(self, problem: Problem, dataset: Dataset, params: Params, resources: Resources) -> None:
+        self.problem, self.dataset, self.resources = problem, dataset, resources.quiet()
         self.params = replace(params, strategy="working-sets", C=problem.C)
-        self.executor = executor
 
     @property
     def costs(self) -> bool:
@@ -72,9 +59,9 @@ class CrossFit:
         None if no rows can be held out.
         """
         scores, codes, weights = [], [], []
-        for trial, executor in self._trials():
+        for trial, resources in self._trials():
             with closing(trial):
-                scores.append(self._scores(trial, executor, mkl))
+                scores.append(self._scores(trial, resources, mkl))
                 codes.append(trial.codes)
                 weights.append(trial.weights)
         if not scores:
@@ -82,30 +69,29 @@ class CrossFit:
         source = self.rows_in_words
         return fit_calibration(np.concatenate(scores), np.concatenate(codes), source, np.concatenate(weights))
 
-    def _scores(self, trial: Trial, executor: Executor, mkl: bool) -> Array:
+    def _scores(self, trial: Trial, resources: Resources, mkl: bool) -> Array:
         if not mkl:
             return learned_scores(trial)
         problem, columns = trial.problem, [slice(None)]
         if self.params.multi_class == "ovr" and problem.learned is None:
             columns = [slice(k, k + 1) for k in range(problem.signs.shape[1])]
         parts = [replace(trial, problem=replace(problem, signs=problem.signs[:, at])) for at in columns]
-        paths = [MKLPath(part, self.params, self.plan, self.threads, executor, self.poll, TRYOUT_TOL) for part in parts]
+        paths = [MKLPath(part, self.params, resources, TRYOUT_TOL) for part in parts]
         return np.concatenate([path.scores(self.problem.C) for path in paths], axis=1)
 
-    def _trials(self) -> Iterator[tuple[Trial, Executor]]:
+    def _trials(self) -> Iterator[tuple[Trial, Resources]]:
         if not self.costs:
-            yield held_out_trial(self.problem), self.executor
+            yield held_out_trial(self.problem), self.resources
             return
-        folds, executor = self._folds(), ThreadExecutor(self.threads, self.poll)
+        folds = self._folds()
+        here = replace(self.resources, executor=ThreadExecutor(self.resources.threads, self.resources.poll))
         tryout = Tryout(TRYOUT_FLOPS / max(1, len(folds)), TRYOUT_EPOCHS)
 
         def build(part: Dataset) -> Problem:
-            return build_problem(
-                part, self.params, self.plan, lambda event: None, executor, self.poll, self.threads, tryout=tryout
-            )
+            return build_problem(part, self.params, here, tryout=tryout)
 
         for fold in folds:
-            yield make_trial(self.dataset, self.problem.codes, fold, build), executor
+            yield make_trial(self.dataset, self.problem.codes, fold, build), here
 
     def _folds(self) -> list[Fold]:
         most = MOST_ROWS // 2 if self.problem.learned is None else MOST_ROWS  # samples as anchors are dear

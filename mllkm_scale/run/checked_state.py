@@ -1,4 +1,4 @@
-"""The state of a checkpoint against the problem that it claims to be of: nothing is gone on from that cannot be true.
+"""The state of a checkpoint against the problem that it claims to be of: a state that cannot be true is refused.
 
 Sizes, ids, the box of the duals and the simplex of the weights are looked at for every state. What a state says of its
 best machine is computed again, once: P in a pass over the samples, and of D the bound that the active kernels alone

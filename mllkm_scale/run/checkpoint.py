@@ -1,4 +1,4 @@
-"""The state after a round, from which a training goes on with the same bits.
+"""The state after a round, from which a training continues with the same bits.
 
 A checkpoint is an archive file. Its fingerprint stands for the data and the parameters: what one training left
 is never continued by another.
@@ -103,7 +103,7 @@ def load_checkpoint(
 
 @contextmanager
 def fitting(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Block that looks at what a checkpoint holds: a ValueError in it is told with the file and the remedy."""
+    """Block that looks at what a checkpoint holds: a ValueError in it is reported with the file and the remedy."""
     try:
         yield
     except ValueError as error:

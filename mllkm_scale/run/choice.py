@@ -19,7 +19,6 @@ from mllkm_scale.base import schemas
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.schemas import conform
-from mllkm_scale.base.threads import Threads
 from mllkm_scale.data.subset import subset
 from mllkm_scale.mkl.margins import NearMargin, decide_all, decisions, near_margin
 from mllkm_scale.mkl.pricing import RAMPS
@@ -28,9 +27,9 @@ from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS
 from mllkm_scale.plan.sizes import DEAR_FLOPS, ROUNDS
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.folds import Trial, error_of
 from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.session import Resources
 from mllkm_scale.run.strategy import make_machine
 
 __all__ = [
@@ -90,13 +89,14 @@ def learned_margins(problem: Problem, executor: Executor) -> Array:
     return problem.signs * F
 
 
-def learned_near_margin(problem: Problem, plan: Plan, executor: Executor) -> NearMargin:
+def learned_near_margin(problem: Problem, resources: Resources) -> NearMargin:
     """What P of the learned machine, and duals of its margins, need to know of all y f(x)."""
     start = problem.learned
     assert start is not None
-    decided = decisions(problem.grid.family, problem.data, start.kernels, start.coef, start.local_coef, executor)
-    limits = [1.0 + width for width in RAMPS]
-    return near_margin(decided, problem.signs, problem.row_weights, problem.data.chunk_rows, limits, plan.near_rows)
+    machine = start.kernels, start.coef, start.local_coef
+    decided = decisions(problem.grid.family, problem.data, *machine, resources.executor)
+    limits, most_rows = [1.0 + width for width in RAMPS], resources.plan.near_rows
+    return near_margin(decided, problem.signs, problem.row_weights, problem.data.chunk_rows, limits, most_rows)
 
 
 def machine_start(machine: SequentialMKL, problem: Problem, columns: slice, margins: Array) -> Any:
@@ -114,10 +114,7 @@ def choose(
     within: float,
     folds: Callable[[], Iterator[Trial]],
     params: Params,
-    plan: Plan,
-    threads: Threads,
-    executor: Executor,
-    poll: Callable[[], None],
+    resources: Resources,
 ) -> Choice:
     """How to finish: see the module. `folds` are the trials of few rows, and `within` is as in `balancing_C`."""
     fixed = None if isinstance(params.C, str) else float(params.C)
@@ -126,7 +123,7 @@ def choose(
         return Choice(fixed or own, False, "as asked for")
     stands = problem.grid.family.local_bias > 0  # whether the learned machine, which has local biases, is one of ours
     if params.finish == "auto" and stands:
-        flops = plan.sizes.mkl_flops
+        flops = resources.plan.sizes.mkl_flops
         if flops > DEAR_FLOPS:
             reason = f"MKL is too dear for {problem.data.n_rows:,} rows: about {flops:.0e} multiply-adds"
             return Choice(fixed or own, False, reason)
@@ -138,7 +135,7 @@ def choose(
         n_held = sum(len(trial.codes) for trial in trials)
         if not n_held:
             return Choice(own, True, "weighed by MKL; too few rows to hold some out")
-        paths = [MKLPath(trial, params, plan, threads, executor, poll) for trial in trials]
+        paths = [MKLPath(trial, params, resources) for trial in trials]
         weights, codes = (np.concatenate([getattr(trial, name) for trial in trials]) for name in ("weights", "codes"))
         errors = _search(lambda C: error_of(np.concatenate([path.scores(C) for path in paths]), codes, weights))
         learned = [learned_scores(trial) for trial in trials]
@@ -190,34 +187,24 @@ class MKLPath:
     of the grid are inserted until the gap is loosely closed.
     """
 
-    def __init__(
-        self,
-        trial: Trial,
-        params: Params,
-        plan: Plan,
-        threads: Threads,
-        executor: Executor,
-        poll: Callable[[], None],
-        tol: float = LOOSE_TOL,
-    ) -> None:
-        self.trial, self.params = trial, replace(params, tol=max(params.tol, tol))
-        self.ways = plan, threads, executor, poll
+    def __init__(self, trial: Trial, params: Params, resources: Resources, tol: float = LOOSE_TOL) -> None:
+        self.trial, self.params, self.resources = trial, replace(params, tol=max(params.tol, tol)), resources
         self.states: dict[float, Any] = {}
         self.found: dict[float, Array] = {}  # scores of the held-out rows
 
     def scores(self, C: float) -> Array:
         """f of the held-out rows (rows, K) by the machine of this C."""
-        problem, poll = replace(self.trial.problem, C=C), self.ways[-1]
-        machine = make_machine(problem, problem.signs, self.params, *self.ways)
+        problem = replace(self.trial.problem, C=C)
+        machine = make_machine(problem, problem.signs, self.params, self.resources)
         assert isinstance(machine, SequentialMKL)
         state: Any = None
         if self.states:
             nearest = min(self.states, key=lambda before: abs(np.log(before / C)))
             state = machine.warm(self.states[nearest], nearest)
         elif problem.learned is not None:
-            state = machine_start(machine, problem, slice(None), learned_margins(problem, self.ways[2]))
+            state = machine_start(machine, problem, slice(None), learned_margins(problem, self.resources.executor))
         self.states[C] = machine.reweighed(state) if problem.learned else _loosely_solved(machine, state)
-        poll()
+        self.resources.poll()
         self.found[C] = _scores(problem, self.states[C], self.trial.rows)
         return self.found[C]
 

@@ -7,15 +7,13 @@ other shares. Everything is judged by the log loss of rows of the training that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.events import Listener, Notice, Phase
-from mllkm_scale.base.executor import ThreadExecutor
-from mllkm_scale.base.threads import Threads
+from mllkm_scale.base.events import Notice, Phase
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.weighted import weighted_mean
 from mllkm_scale.base.wording import percent
@@ -31,9 +29,9 @@ from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.params import Params, defaults
 from mllkm_scale.plan.contenders import LEAST_ROWS, TRIED_AT_ONCE
 from mllkm_scale.plan.device import DeviceSize, other_shares, sizes_within
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.folds import error_of, folds_of, log_losses, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.session import Resources
 
 __all__ = ["compacted"]
 
@@ -43,9 +41,7 @@ _MOST_KERNELS = 1000
 _SHARES = (0.3, 0.4, 0.6, 0.7)
 
 
-def compacted(
-    dataset: Dataset, params: Params, plan: Plan, threads: Threads, listener: Listener, poll: Callable[[], None]
-) -> Params:
+def compacted(dataset: Dataset, params: Params, resources: Resources) -> Params:
     """Parameters of a machine of at most `max_bytes`: learned kernels in learned directions, left as learned."""
     max_bytes, n = params.device_bytes, dataset.n_rows
     assert max_bytes is not None
@@ -64,7 +60,7 @@ def compacted(
     sizes = sizes_within(max_bytes, check_map(first.map), outputs, n_columns, most_directions, most_kernels)
     if isinstance(params.metric, int):
         sizes = [size for size in sizes if size.directions == params.metric] or sizes
-    listener(
+    resources.listener(
         Phase("select", f"{len(sizes)} sizes below {format_bytes(max_bytes)}, {len(folds[0].held):,} held-out rows")
     )
 
@@ -72,15 +68,11 @@ def compacted(
 
     def judged(task: tuple[DeviceSize, str]) -> tuple[float, float]:
         size, scaling = task
-        own, settings = Threads(), _of_size(replace(first, scaling=scaling), size, dataset.n_features)
-        executor = ThreadExecutor(own, poll)
-        tryout = Tryout(_NO_LIMIT, _EPOCHS)
-        features = most_important(importances[scaling], size.columns)
+        settings = _of_size(replace(first, scaling=scaling), size, dataset.n_features)
+        tryout, features = Tryout(_NO_LIMIT, _EPOCHS), most_important(importances[scaling], size.columns)
 
         def build(part: Dataset) -> Problem:
-            return build_problem(
-                part, settings, plan, lambda event: None, executor, poll, own, tryout=tryout, features=features
-            )
+            return build_problem(part, settings, resources.single(), tryout=tryout, features=features)
 
         with closing(make_trial(dataset, codes, folds[0], build)) as trial:
             assert trial.problem.learned is not None
@@ -90,14 +82,14 @@ def compacted(
 
     def race(candidates: Sequence[DeviceSize], scalings: Sequence[str]) -> dict[tuple[DeviceSize, str], Any]:
         tasks = [(size, scaling) for size in candidates for scaling in scalings]
-        with threads.at_most(TRIED_AT_ONCE) as small:
+        with resources.threads.at_most(TRIED_AT_ONCE) as small:
             return dict(zip(tasks, small.run(judged, tasks), strict=True))
 
     rest = subset(dataset, folds[0].rest, "rows")
     scalings = ("standard", "none") if params.scaling == "auto" else (params.scaling,)
     signs, seed = signs_of(codes[folds[0].rest], len(classes)), int(params.random_state or 0)
     for scaling in scalings:
-        importances[scaling] = importance_of(rest, signs, codes[folds[0].rest], scaling, seed, threads)
+        importances[scaling] = importance_of(rest, signs, codes[folds[0].rest], scaling, seed, resources.threads)
     tried = race([sizes[len(sizes) // 2]], scalings)
     _, scaling = min(tried, key=lambda task: tried[task])
     tried |= race([size for size in sizes if (size, scaling) not in tried], [scaling])
@@ -106,7 +98,7 @@ def compacted(
     size, scaling = min(tried, key=lambda task: tried[task])
     chosen = _of_size(replace(first, scaling=scaling, ridge=params.ridge), size, dataset.n_features)
     how = "no projection" if size.directions is None else f"{size.directions} directions"
-    listener(
+    resources.listener(
         Notice(
             f"{size.columns} features, {how}, {size.kernels} kernels, at most {format_bytes(size.constant_bytes)} on a"
             f" device: {percent(tried[size, scaling][1])} error on held-out rows"

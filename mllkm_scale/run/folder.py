@@ -4,7 +4,7 @@
     checkpoint.npz   the state after the last round
     history.jsonl    one JSON object a round
     selection.json   the settings that competed, their errors on held-out rows, and which was taken
-    learning.npz     the descent that learns kernels, as far as it is; when it has ended, what it has learned
+    learning.npz     the descent that learns kernels, as far as it has come; after its end, the learned kernels
     learning.jsonl   one JSON object an epoch of it
     stream.jsonl     for a stream instead: one JSON object for some hundred samples
     plan.json        where the memory was to go

@@ -1,4 +1,4 @@
-"""learning.npz: the descent that learns kernels, as far as it is, so that a training goes on with the same bits."""
+"""learning.npz: the state of the descent that learns kernels, from which a training continues with the same bits."""
 
 from __future__ import annotations
 

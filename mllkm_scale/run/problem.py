@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,9 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.events import Listener, Phase
+from mllkm_scale.base.events import Phase
 from mllkm_scale.base.executor import Executor
-from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data import Dataset, Preprocessor, check, prepare
 from mllkm_scale.data.labels import signs_of
@@ -32,8 +30,8 @@ from mllkm_scale.learn.start import LearnedRecord, LearnedStart, folded, record_
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
+from mllkm_scale.run.session import Resources
 from mllkm_scale.solver.box import Box
 
 __all__ = ["Problem", "build_problem", "fingerprint_of"]
@@ -99,13 +97,9 @@ class Opening(Protocol):
 def build_problem(
     dataset: Dataset,
     params: Params,
-    plan: Plan,
-    listener: Listener,
-    executor: Executor,
-    poll: Callable[[], None] = lambda: None,
-    threads: Threads | None = None,
+    resources: Resources,
+    *,
     keeping: Opening | None = None,
-    out_of_time: Callable[[], bool] = lambda: False,
     tryout: Tryout | None = None,
     features: Array | None = None,
 ) -> Problem:
@@ -114,9 +108,10 @@ def build_problem(
     Of settings that are still open, the first is taken. With a `tryout` the descent is one to compare settings by.
     `features` are numbers of those that are used, where they are known already.
 
-    Kernels are learned by `threads`, in this process.
+    Kernels are learned by the threads of this process.
     """
     params = contenders(params, dataset.n_rows)[0]
+    plan, listener, executor, poll = resources.plan, resources.listener, resources.executor, resources.poll
     listener(Phase("check", dataset.name))
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
         listener(advice)
@@ -126,10 +121,9 @@ def build_problem(
     names, indicators = unique_names(dataset.feature_names), dataset.indicators
     dataset = executor.place(dataset.unlabelled())
     seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
-    threads = threads or Threads()
     if params.max_features is not None and params.max_features < dataset.n_features and features is None:
         scaling = "standard" if params.scaling == "auto" else params.scaling
-        importance = importance_of(dataset, signs, codes, scaling, seed, threads)
+        importance = importance_of(dataset, signs, codes, scaling, seed, resources.threads)
         features = most_important(importance, params.max_features)
         poll()
     preprocessor = Preprocessor.fit(
@@ -158,7 +152,7 @@ def build_problem(
             codes,
             Family(check_map(params.map), params.componentwise),
             settings,
-            threads,
+            resources.threads,
             weights=weights,
             hold_out=data.n_rows > FOLD_ROWS,
             keeper=None
@@ -166,7 +160,7 @@ def build_problem(
             else keeping(fingerprint_of(params, data, signs, weights, seed, count), seed),
             listener=listener,
             poll=poll,
-            out_of_time=out_of_time,
+            out_of_time=resources.out_of_time,
         )
         record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:

@@ -1,4 +1,4 @@
-"""What is told and kept of a training: a round as an event, who waited for whom on a cluster, and the last steps.
+"""Events and records of a training: a round as an event, who waited for whom on a cluster, and the last steps.
 
 The last steps measure the model and report on it; `Finalizer` is what a training asks for them.
 """

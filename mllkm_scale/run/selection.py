@@ -5,13 +5,13 @@ out in turn; settings that are clearly behind on the first leave the race. The o
 more, one fold is held out, and at most 2,000 rows of the others are trained on, or 1,000 where several classes have all
 samples as anchors. There settings are judged by the log loss of their scores, which tells more than the error where few
 rows are predicted wrongly. More rows want less regularisation: so the first setting, which has the least, is taken
-there unless another one is clearly better. What is clear is told by standard errors of differences on the same rows.
+there unless another one is clearly better. Standard errors of differences on the same rows decide what is clear.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.events import Listener, Notice, Phase
-from mllkm_scale.base.executor import ThreadExecutor
+from mllkm_scale.base.events import Notice, Phase
 from mllkm_scale.base.regular_files import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, Selected, conform, parse_json
-from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.weighted import effective_rows, weighted_mean
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset
@@ -36,11 +34,11 @@ from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE
 from mllkm_scale.plan.sizes import DEAR_FLOPS, mkl_flops
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.checkpoint import ANEW
 from mllkm_scale.run.choice import MKLPath
 from mllkm_scale.run.folds import Fold, folds_of, log_losses, make_trial, predicted
 from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.session import Resources
 
 __all__ = ["Selection", "Tried", "doubted", "load_selection", "select"]
 
@@ -120,11 +118,7 @@ class Selection:
 def select(
     dataset: Dataset,
     rivals: Sequence[Params],
-    plan: Plan,
-    threads: Threads,
-    listener: Listener,
-    poll: Callable[[], None],
-    out_of_time: Callable[[], bool],
+    resources: Resources,
 ) -> Selection | None:
     """Let the contenders compete; after the time limit, only the first, and those that have been tried by then.
 
@@ -142,23 +136,24 @@ def select(
     at_held = np.concatenate([fold.held for fold in folds])
     given = dataset.weights()
     held, weights = codes[at_held], np.ones(len(at_held)) if given is None else given[at_held]
-    listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
-    at_once, plan = plan.tried_at_once, replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE)
+    resources.listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
+    plan = resources.plan
+    share = replace(resources, plan=replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE))
     tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
 
     def scores(task: tuple[Params, Fold]) -> Array | None:
         params, fold = task
-        if out_of_time() and params is not rivals[0]:
+        if resources.out_of_time() and params is not rivals[0]:
             return None
         weighed = not _is_learned(params) or params.finish != rivals[0].finish
-        return _scores(dataset, codes, params, fold, weighed, plan, poll, tryout)
+        return _scores(dataset, codes, params, fold, weighed, share.single(), tryout)
 
     def tested(places: Sequence[int], on: Sequence[Fold]) -> dict[int, Array]:
         parts = iter(small.run(scores, [(rivals[at], fold) for at in places for fold in on]))
         found = {at: [F for F in itertools.islice(parts, len(on)) if F is not None] for at in places}
         return {at: np.concatenate(F) for at, F in found.items() if len(F) == len(on)}
 
-    with threads.at_most(at_once) as small:
+    with resources.threads.at_most(plan.tried_at_once) as small:
         first = tested(range(len(rivals)), folds[:1])
         found = first
         if len(folds) > 1:
@@ -177,7 +172,7 @@ def select(
             judged = doubted(losses, others, DOUBT, weights)
         tried.append(Tried(**_setting(rivals[at]), error=error, judged=judged, rows=len(F)))
     taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
-    listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
+    resources.listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     best = found.get(list(first)[taken])
     source = "rows held out to choose the setting"
     calibration = None if best is None else fit_calibration(best, held[: len(best)], source, weights[: len(best)])
@@ -190,19 +185,16 @@ def _scores(
     params: Params,
     fold: Fold,
     weighed: bool,
-    plan: Plan,
-    poll: Callable[[], None],
+    resources: Resources,
     tryout: Tryout,
 ) -> Array | None:
     """f of the held-out rows of a fold by a machine of these parameters, `weighed` by MKL or as it is learned.
 
     None if MKL is too dear for a learned one.
     """
-    own = Threads()
-    executor = ThreadExecutor(own, poll)
 
     def build(part: Dataset) -> Problem:
-        return build_problem(part, params, plan, lambda event: None, executor, poll, own, tryout=tryout)
+        return build_problem(part, params, resources, tryout=tryout)
 
     with closing(make_trial(dataset, codes, fold, build)) as trial:
         learned = trial.problem.learned
@@ -212,7 +204,7 @@ def _scores(
         sizes = data.n_rows, K, trial.problem.grid.n_listed, data.n_features, params.componentwise
         if learned is not None and mkl_flops(*sizes) > DEAR_FLOPS:
             return None
-        path = MKLPath(trial, params, plan, own, executor, poll, TRYOUT_TOL)
+        path = MKLPath(trial, params, resources, TRYOUT_TOL)
         return path.scores(weight_of_loss(params.C, data.n_features))
 
 

@@ -1,18 +1,77 @@
-"""What a training, a path and a stream begin with: a seed that is fixed, listeners, and threads to work with."""
+"""What a training, a path and a stream work with: a seed that is fixed, listeners, threads, an executor, and time."""
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from mllkm_scale.base.events import Listener
+from mllkm_scale.base.events import Event, Listener
+from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.params import Params
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
 
-__all__ = ["listeners_of", "seeded", "working_threads"]
+__all__ = ["Clock", "Resources", "listeners_of", "seeded", "working_threads"]
+
+
+def _silent(event: Event) -> None:
+    pass
+
+
+def _nothing() -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The memory, the processors, the time and the listener of a training.
+
+    `poll` is called often while work is under way, and raises when the user wants to stop. `out_of_time` is asked
+    between two steps.
+    """
+
+    plan: Plan
+    threads: Threads
+    executor: Executor
+    listener: Listener = _silent
+    poll: Callable[[], None] = _nothing
+    out_of_time: Callable[[], bool] = _never
+
+    @classmethod
+    def of(cls, plan: Plan, threads: Threads) -> Resources:
+        """Those of this process alone; nobody listens."""
+        return cls(plan, threads, ThreadExecutor(threads))
+
+    def quiet(self) -> Resources:
+        """The same for a training that nobody listens to, and that has no time limit."""
+        return replace(self, listener=_silent, out_of_time=_never)
+
+    def single(self) -> Resources:
+        """One thread, for one of several small trainings at a time."""
+        own = Threads()
+        return replace(self.quiet(), threads=own, executor=ThreadExecutor(own, self.poll))
+
+
+class Clock:
+    """The seconds of a training, those before it was interrupted included, and its limit."""
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.limit_s, self.before_s, self._started = limit_s, 0.0, time.perf_counter()
+
+    def elapsed_s(self) -> float:
+        return self.before_s + time.perf_counter() - self._started
+
+    def is_over(self) -> bool:
+        """Whether the limit is reached."""
+        return self.limit_s is not None and self.elapsed_s() >= self.limit_s
 
 
 def seeded(params: Params, resumed: Callable[[], int] | None = None) -> Params:

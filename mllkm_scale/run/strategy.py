@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.executor import Executor
-from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import BudgetError, CheckpointError
 from mllkm_scale.mkl.algorithm2 import GridFamily, PaperMKL, PaperState
@@ -20,8 +18,8 @@ from mllkm_scale.mkl.pricing import Pricing
 from mllkm_scale.mkl.sequential import SequentialMKL
 from mllkm_scale.mkl.state import Machine, Settings, State
 from mllkm_scale.params import Params
-from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.problem import Problem
+from mllkm_scale.run.session import Resources
 from mllkm_scale.scan.scanner import Scanner
 from mllkm_scale.scan.work import scan_dtype
 
@@ -41,17 +39,9 @@ class MachineState(Protocol):
     def proof(self) -> Array: ...
 
 
-def make_machine(
-    problem: Problem,
-    signs: Array,
-    params: Params,
-    plan: Plan,
-    threads: Threads,
-    executor: Executor,
-    poll: Callable[[], None],
-) -> SequentialMKL | PaperMKL:
+def make_machine(problem: Problem, signs: Array, params: Params, resources: Resources) -> SequentialMKL | PaperMKL:
     """The strategy that the parameters ask for, on these columns of signs."""
-    signs = signs.astype(np.float64)
+    signs, plan, poll = signs.astype(np.float64), resources.plan, resources.poll
     if params.strategy == "paper":
         n = problem.data.n_rows
         gram_bytes = 8 * n * (2 * n + 3 * problem.data.n_features)
@@ -71,16 +61,16 @@ def make_machine(
         plan.disk_bytes,
         scratch_dir,
         problem.seed,
-        threads,
+        resources.threads,
         poll,
     )
-    scanner = _scanner(problem, params, plan, threads, executor)
-    return SequentialMKL(problem.data, signs, problem.grid, scanner, executor, inner, _settings(problem, params))
+    scanner, settings = _scanner(problem, params, resources), _settings(problem, params)
+    return SequentialMKL(problem.data, signs, problem.grid, scanner, resources.executor, inner, settings)
 
 
-def make_pricing(problem: Problem, params: Params, plan: Plan, threads: Threads, executor: Executor) -> Pricing:
+def make_pricing(problem: Problem, params: Params, resources: Resources) -> Pricing:
     """The scans alone, for a machine that is not solved for."""
-    scanner = _scanner(problem, params, plan, threads, executor)
+    scanner = _scanner(problem, params, resources)
     return Pricing(problem.data, problem.signs, problem.grid, scanner, lambda state: 0.0, _settings(problem, params))
 
 
@@ -96,10 +86,11 @@ def _settings(problem: Problem, params: Params) -> Settings:
     )
 
 
-def _scanner(problem: Problem, params: Params, plan: Plan, threads: Threads, executor: Executor) -> Scanner:
+def _scanner(problem: Problem, params: Params, resources: Resources) -> Scanner:
     dtype = scan_dtype(params.tol, params.componentwise)
     scratch_dir = None if params.scratch_dir is None else Path(params.scratch_dir)
-    return Scanner(problem.grid, executor, dtype, plan.support_bytes, scratch_dir, threads)
+    support_bytes, executor = resources.plan.support_bytes, resources.executor
+    return Scanner(problem.grid, executor, dtype, support_bytes, scratch_dir, resources.threads)
 
 
 def state_arrays(state: State | PaperState, prefix: str) -> dict[str, Array]:

@@ -158,8 +158,14 @@ def openml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name, path in {"_DATA_INFO": "", "_DATA_FEATURES": "features/", "_DATA_QUALITIES": "qualities/"}.items():
-        monkeypatch.setattr(_openml, name, f"{base}/{path}{{}}")
+    paths = {"_DATA_INFO": "{}", "_DATA_FEATURES": "features/{}", "_DATA_QUALITIES": "qualities/{}"}
+    if hasattr(_openml, "_OPENML_PREFIX"):  # scikit-learn 1.6, which asks for the file by its number
+        paths |= {"_DATA_FILE": "{}.arff"}
+        monkeypatch.setattr(_openml, "_OPENML_PREFIX", f"{base}/")
+    else:
+        paths = {name: f"{base}/{path}" for name, path in paths.items()}
+    for name, path in paths.items():
+        monkeypatch.setattr(_openml, name, path)
     monkeypatch.setattr(_openml.time, "sleep", lambda seconds: None)
 
     def publish(arff: str, columns: dict[str, str], n_rows: int, sparse: bool = False) -> int:
@@ -183,6 +189,7 @@ def openml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
             "description": "",
             "format": "Sparse_ARFF" if sparse else "ARFF",
             "status": "active",
+            "file_id": "file",
             "url": f"{base}/file.arff",
             "md5_checksum": hashlib.md5(arff.encode()).hexdigest(),
         }

@@ -23,6 +23,7 @@ from mllkm_scale.run import problem as problem_module
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.choice import CS, Choice, balancing_C, learned_margins
 from mllkm_scale.run.problem import build_problem
+from mllkm_scale.run.session import Resources
 
 errors_of_all = st.lists(st.integers(0, 4), min_size=len(CS), max_size=len(CS))
 
@@ -161,9 +162,7 @@ def test_too_few_rows_to_hold_some_out_are_weighed_with_the_c_of_the_learned_mac
 @pytest.mark.parametrize("scale", [0.5, 1.0])
 def test_for_the_balancing_c_no_other_length_of_the_machine_has_a_smaller_p(wine, monkeypatch, scale):
     params = resolve(anchors="learned:6", n_jobs=1, C=1.0, **ONE_SETTING)
-    problem = build_problem(
-        wine, params, make_plan(wine, params), lambda event: None, ThreadExecutor(), threads=Threads()
-    )
+    problem = build_problem(wine, params, Resources.of(make_plan(wine, params), Threads()))
     learned = problem.learned
     problem = replace(
         problem, learned=replace(learned, coef=scale * learned.coef, local_coef=scale * learned.local_coef)

@@ -73,7 +73,7 @@ def _checkup(context: click.Context, data: Path | None) -> Checkup:
 
 
 def _params() -> Params:
-    """As configured; what is configured badly is told as one of the findings."""
+    """As configured; a bad configuration is one of the findings."""
     from mllkm_scale.params import checked, resolve
 
     try:

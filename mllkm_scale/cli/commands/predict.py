@@ -88,7 +88,7 @@ def predict(
     workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
 
     Where DATA and MODEL have names of features, columns are matched by name, in any order; other columns, such as the
-    label, are ignored, and told of. What has no names is taken by position.
+    label, are ignored with a message. Columns without names are taken by position.
 
     Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
     the figures).

@@ -64,12 +64,12 @@ def train(
     """Train on DATA; the model is RUN/model.mllkm.
 
     DATA is an HDF5 file or a zarr group with the data sets X and y, or a file of any format that "mllkm convert" reads:
-    CSV (.gz too), TSV, Parquet, LIBSVM and others. Such a file is read once, with a line a column, and stored in RUN as
-    HDF5; --resume goes on with what is stored, unless the file has changed. Columns may hold text, dates and missing
-    values.
+    CSV (.gz too), TSV, Parquet, LIBSVM and others. Such a file is read once and stored in RUN as HDF5;
+    a line per column says what it holds. --resume uses the stored file, unless the original has changed. Columns may
+    hold text, dates and missing values.
 
-    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/train.zarr: nothing is stored of these, and
-    workers open them themselves.
+    zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/train.zarr. These are not copied: the workers
+    open them themselves.
 
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
     --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same

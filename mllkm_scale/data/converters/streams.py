@@ -55,7 +55,7 @@ def read_exactly(stream: IO[bytes], size_bytes: int, called: str) -> bytes:
 
 
 def text_blocks(path: Path, progress: Progress = silent) -> Iterator[tuple[int, list[str]]]:
-    """Number of the first line, from 1, and lines of some 4 MB; progress is told in bytes of the file."""
+    """Number of the first line, from 1, and lines of some 4 MB; progress is reported in bytes of the file."""
     total_bytes = path.stat().st_size
     with open_stream(path) as (file, stream):
         bounded: Any = BoundedLines(stream, path)

@@ -52,7 +52,7 @@ class WholeFile(ABC):
             if error is None:
                 self._require_free_name()
                 commit(self._partial, self.target)
-        except OSError as failure:
+        except (OSError, RuntimeError) as failure:
             # Closing after an error that is already on its way must not hide it.
             if error is None:
                 raise cannot_write(self.target, failure) from failure

@@ -70,7 +70,8 @@ class HDF5Writer(WholeFile):
             rows = stored.shape[0]
             stored.resize(rows + len(block), axis=0)
             stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
-        except OSError as error:
+            self._file.flush()  # an error of a write that HDF5 puts off until it closes the array may be lost
+        except (OSError, RuntimeError) as error:
             raise cannot_write(self.target, error) from error
 
     def append_sparse(self, name: str, rows: csr_array) -> None:

@@ -150,7 +150,7 @@ static inline uint16_t mllkm_bump(uint16_t m, uint32_t d)
 """
 
 _SCORES = """
-/* The scores of a row times 2^MLLKM_SCORE_BITS: one for two classes, positive for the second; otherwise one a class,
+/* The scores of a row times 2^MLLKM_SCORE_BITS: one for two classes, positive for the second; otherwise one per class,
    of which the first largest decides. */
 static inline void mllkm_scores(const mllkm_input *x, int32_t *scores)
 {

@@ -68,7 +68,7 @@ def csv_rows(
 
 
 def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
-    """Numbered lines of a file, plain or gzip, some 4 MB at a time; progress is told in bytes."""
+    """Numbered lines of a file, plain or gzip, some 4 MB at a time; progress is reported in bytes."""
     return (list(enumerate(lines, first)) for first, lines in text_blocks(path, progress))
 
 

@@ -117,8 +117,8 @@ class RowFile:
     ) -> None:
         """Hand on all rows of a file that is no data set, in order, as features if a step makes these.
 
-        `features` are the columns of the file that are taken; `progress` is told in bytes or rows of the file, and
-        `matched` of columns that were matched by name.
+        `features` are the columns of the file that are taken; `progress` gets bytes or rows of the file, and
+        `matched` the columns that were matched by name.
         """
         options = ConvertOptions(x=self.x, label_column=self.label_column, header=self.header)
         encoding = step if isinstance(step, Encoding) else None
@@ -312,5 +312,5 @@ def _npz_names(path: Path, x: str) -> list[str] | None:
         with np.load(path, allow_pickle=False) as arrays:
             names = arrays[member]
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
-        return None  # what is damaged is told of when the rows are read
+        return None  # damage is reported when the rows are read
     return names.tolist() if names.ndim == 1 and names.dtype.kind == "U" else None

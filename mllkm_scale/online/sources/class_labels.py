@@ -149,7 +149,7 @@ def _number(text: str) -> Label:
     """The value of a text, or the text itself, which no number equals."""
     try:
         if "_" not in text:
-            # Whole numbers beyond 2^53 are told apart by int alone.
+            # Whole numbers beyond 2^53 are distinguished by int alone.
             return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         pass
@@ -159,7 +159,7 @@ def _number(text: str) -> Label:
 def _require_classes(classes: ArrayLike) -> Array:
     values = plain_text(np.asarray(classes), "classes")
     if values.ndim != 1 or values.dtype.kind not in "biufU" or not len(values):
-        raise ParameterError(f"classes={classes!r}: give numbers or texts, one a class")
+        raise ParameterError(f"classes={classes!r}: give numbers or texts, one per class")
     if len(np.unique(values)) < len(values) or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise ParameterError(f"classes={classes!r}: give each class once, and no NaN or infinity")
     return values

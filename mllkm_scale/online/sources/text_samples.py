@@ -1,4 +1,4 @@
-"""Samples of a stream of text, one a line: what CSV and JSON lines have in common.
+"""Samples of a stream of text, one per line: what CSV and JSON lines have in common.
 
 The lines that have come are parsed at once. Only where that fails are they parsed one by one: those before the bad line
 are handed out, and then it is refused by its number; or it is skipped, counted, and the rest handed out as well.

@@ -1,4 +1,4 @@
-"""A comparison that the reviewers asked for: something that is run, told in tables and shown in a picture.
+"""A comparison that the reviewers asked for: something that is run, and shown in tables and a picture.
 
 Some are run on many splits of the small data sets.
 """

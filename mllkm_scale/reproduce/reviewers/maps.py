@@ -46,7 +46,7 @@ SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples ar
 
 @dataclass(frozen=True)
 class GaussianFamily:
-    """Kernels exp(-gamma |x - z|^2), one a gamma; their diagonals are one."""
+    """Kernels exp(-gamma |x - z|^2), one per gamma; their diagonals are one."""
 
     gammas: Array
 

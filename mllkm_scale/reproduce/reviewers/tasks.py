@@ -46,7 +46,7 @@ class Task:
     clusters: int  # of DC-Pred++
     components: int | None = None  # principal components that all methods but the linear one see
     counts: tuple[int, ...] = (50, 100, 200, 400)  # kernels of smaller MLLKMs
-    positive: int | None = None  # the class that is told from the rest
+    positive: int | None = None  # the class that is distinguished from the rest
     nystroem_gamma: float | None = None  # where few landmarks want a wider kernel than the SVM
     scale: bool = True  # each feature to [0, 1], or all pixels by one factor where there are components
 
