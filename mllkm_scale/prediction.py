@@ -13,8 +13,8 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.location import URL, Location, as_location
-from mllkm_scale.data.converters.options import Progress, silent
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.readers.options import Progress, silent
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.calibration import Calibration
 from mllkm_scale.model.evaluation import Evaluation, evaluate

@@ -18,7 +18,7 @@ from mllkm_scale.cli.parsers import parse_label_column
 
 if TYPE_CHECKING:
     from mllkm_scale.data import Dataset
-    from mllkm_scale.data.converters.options import KnownTable
+    from mllkm_scale.data.readers.options import KnownTable
     from mllkm_scale.data.tables.columns import Columns
     from mllkm_scale.model import Model
     from mllkm_scale.model.names import Features
@@ -108,7 +108,8 @@ def as_hdf5(
     Where columns are `known`, they are what is read.
     """
     from mllkm_scale.data.converters.conversion import converted_once, must_be_converted
-    from mllkm_scale.data.converters.options import ConvertOptions, silent
+    from mllkm_scale.data.converters.options import ConvertOptions
+    from mllkm_scale.data.readers.options import silent
 
     options = dict(table)
     format = options.pop("format", None)
@@ -178,7 +179,7 @@ def known_of_model(model: Model, *, by_position: bool = False) -> KnownTable:
 
 
 def _known(features: Features, columns: Columns | None) -> KnownTable:
-    from mllkm_scale.data.converters.options import KnownTable
+    from mllkm_scale.data.readers.options import KnownTable
     from mllkm_scale.data.tables.columns import Column, Columns
 
     def pick(names: Sequence[str] | None) -> Sequence[int] | None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.location import Location
-from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
-from mllkm_scale.data.converters.options import ConvertOptions
+from mllkm_scale.data.readers.limits import MOST_COLUMNS, require_width
+from mllkm_scale.data.readers.options import ReadOptions
 from mllkm_scale.data.readers.parquet import ParquetTable, open_parquet, opened, parquet_labels, plain_dtype
 from mllkm_scale.data.tables.coding import Recode, TableCoder, code_rows
 from mllkm_scale.data.tables.columns import Columns
@@ -24,7 +24,7 @@ _KEPT = 2  # row groups: the one that rows are read of, and the one before it, o
 
 def parquet_sources(source: Location, label: str | int | None) -> tuple[ParquetRows, ParquetLabels | None]:
     """All columns but that of the labels, and the labels. Columns are read once, to find out what they hold."""
-    table = open_parquet(source, ConvertOptions(label_column=label))
+    table = open_parquet(source, ReadOptions(label_column=label))
     require_width(len(table.names), str(source), MOST_COLUMNS)
     coder = TableCoder(table.names, str(source), positions=table.positions, typed=True)
     while True:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mllkm_scale.data.converters import convert
-from mllkm_scale.data.converters.limits import LONGEST_LINE_BYTES, MOST_COLUMNS
 from mllkm_scale.data.grid import MOST_FEATURES
+from mllkm_scale.data.readers.limits import LONGEST_LINE_BYTES, MOST_COLUMNS
 from mllkm_scale.errors import DataError
 
 

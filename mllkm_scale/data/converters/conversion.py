@@ -20,11 +20,12 @@ from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
 from mllkm_scale.data.converters.npz import convert_npz
-from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions, Progress, silent
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.parquet import convert_parquet
-from mllkm_scale.data.converters.streams import is_gzip
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.readers.options import LAST_COLUMN, Progress, silent
+from mllkm_scale.data.readers.streams import is_gzip
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, Columns
 from mllkm_scale.errors import DataError, ParameterError

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.location import Location
-from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
-from mllkm_scale.data.converters.limits import require_short
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.readers.layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
+from mllkm_scale.data.readers.limits import require_short
+from mllkm_scale.data.readers.options import Progress
+from mllkm_scale.data.readers.streams import text_blocks
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
 from mllkm_scale.data.weights import SAMPLE_WEIGHT
 from mllkm_scale.errors import DataError

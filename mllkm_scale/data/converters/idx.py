@@ -15,11 +15,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.limits import require_width
 from mllkm_scale.data.converters.npy import append_array, block_rows
-from mllkm_scale.data.converters.options import ConvertOptions, Progress, silent
-from mllkm_scale.data.converters.streams import open_stream, read_exactly
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
+from mllkm_scale.data.readers.limits import require_width
+from mllkm_scale.data.readers.options import Progress, silent
+from mllkm_scale.data.readers.streams import open_stream, read_exactly
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_idx"]

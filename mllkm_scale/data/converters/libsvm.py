@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mllkm_scale.data.converters.csv_layout import LARGEST_EXACT, is_number
-from mllkm_scale.data.converters.limits import require_width
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.grid import MOST_DENSE, default_chunk_rows
+from mllkm_scale.data.readers.layout import LARGEST_EXACT, is_number
+from mllkm_scale.data.readers.limits import require_width
+from mllkm_scale.data.readers.options import Progress
+from mllkm_scale.data.readers.streams import text_blocks
 from mllkm_scale.errors import DataError
 
 __all__ = ["convert_libsvm"]

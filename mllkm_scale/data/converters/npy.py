@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.npy_files import map_npy
-from mllkm_scale.data.converters.limits import require_width
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.streams import BLOCK_BYTES
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
+from mllkm_scale.data.readers.limits import require_width
+from mllkm_scale.data.readers.options import Progress
+from mllkm_scale.data.readers.streams import BLOCK_BYTES
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError
 

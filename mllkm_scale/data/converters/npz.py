@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.data.converters.npy import append_array, block_rows
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.streams import read_exactly
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
+from mllkm_scale.data.readers.options import Progress
+from mllkm_scale.data.readers.streams import read_exactly
 from mllkm_scale.data.sources import one_line, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError, ParameterError
 

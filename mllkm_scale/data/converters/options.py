@@ -1,55 +1,21 @@
-"""What the user may choose when a file is converted, and how progress is told."""
+"""What the user may choose when a file is converted."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mllkm_scale.data.tables.columns import Columns
+from mllkm_scale.data.readers.options import ReadOptions
 
-__all__ = ["LAST_COLUMN", "ConvertOptions", "KnownTable", "Pick", "Progress", "all_columns", "silent"]
-
-Progress = Callable[[int, int], object]
-LAST_COLUMN = -1
-
-Pick = Callable[[Sequence[str] | None], Sequence[int] | None]
-"""Given the names of the columns that are not the label, None if they have none: the positions of those that are taken,
-in the order in which they are taken; or None for all of them as they stand."""
-
-
-def all_columns(names: Sequence[str] | None) -> None:
-    """Take all columns as they stand."""
+__all__ = ["ConvertOptions"]
 
 
 @dataclass(frozen=True)
-class KnownTable:
-    """Columns that a file must have because those of another one are known: of training rows, or of a model.
-
-    `plain` says that they are numbers of which none may be missing.
-    """
-
-    columns: Columns
-    plain: bool
-    pick: Pick = field(default=all_columns, repr=False)
-
-
-@dataclass(frozen=True)
-class ConvertOptions:
-    """Choices of one conversion; see `convert` for what they mean in each format."""
+class ConvertOptions(ReadOptions):
+    """Choices of one conversion, beside those of a table; see `convert` for what they mean in each format."""
 
     x: str | None = None
     y: str | os.PathLike[str] | None = None
-    label_column: str | int | None = LAST_COLUMN
-    sample_weight: str | int | None = None
-    header: bool | None = None
     hold_out: float | None = None
     seed: int = 0
-    categories: tuple[str | int, ...] = ()
-    as_number: tuple[str | int, ...] = ()
-    known: KnownTable | None = None
     sparse: bool | None = False
-
-
-def silent(done: int, total: int) -> None:
-    """Report nothing."""

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.location import Location
 from mllkm_scale.data.converters.csv_text import coder_of
-from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
-from mllkm_scale.data.converters.options import ConvertOptions, Progress, all_columns
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import HDF5Writer
+from mllkm_scale.data.readers.limits import MOST_COLUMNS, require_width
+from mllkm_scale.data.readers.options import Progress, all_columns
 from mllkm_scale.data.readers.parquet import ParquetBlock, ParquetTable, open_parquet, parquet_labels, plain_dtype
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
 from mllkm_scale.data.weights import SAMPLE_WEIGHT, require_weights

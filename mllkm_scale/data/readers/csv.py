@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.converters.csv_layout import CSVLayout
+from mllkm_scale.data.readers.layout import CSVLayout
 from mllkm_scale.data.tables.coding import Place, code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.weights import require_weights
@@ -30,9 +30,9 @@ class CSVBlock:
 
     Examples
     --------
-    >>> from mllkm_scale.data.converters.csv_layout import layout_of
-    >>> from mllkm_scale.data.converters.options import ConvertOptions
-    >>> layout = layout_of("pets.csv", [(1, "size,kind"), (2, "1.5,cat")], ConvertOptions(), None)
+    >>> from mllkm_scale.data.readers.layout import layout_of
+    >>> from mllkm_scale.data.readers.options import ReadOptions
+    >>> layout = layout_of("pets.csv", [(1, "size,kind"), (2, "1.5,cat")], ReadOptions(), None)
     >>> block = read_block(layout, [2, 3], ["1.5,cat", "7,dog"])
     >>> block.labels(), block.numbers().tolist()
     (['cat', 'dog'], [[1.5], [7.0]])
@@ -132,7 +132,7 @@ def _parsed(layout: CSVLayout, lines: list[str]) -> list[Any] | None:
             io.BytesIO(text),
             read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
             parse_options=csv.ParseOptions(delimiter=layout.delimiter, quote_char=False),
-            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+            convert_options=csv.ReadOptions(column_types=dict.fromkeys(names, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError):
         return None

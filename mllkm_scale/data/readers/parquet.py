@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.location import URL, Location
-from mllkm_scale.data.converters.limits import require_short
-from mllkm_scale.data.converters.options import ConvertOptions, Pick, all_columns
 from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.readers.limits import require_short
+from mllkm_scale.data.readers.options import Pick, ReadOptions, all_columns
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.coding import Place
 from mllkm_scale.errors import DataError, MLLKMError
@@ -83,7 +83,7 @@ class ParquetTable:
         return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
-def open_parquet(source: Location, options: ConvertOptions, pick: Pick = all_columns) -> ParquetTable:
+def open_parquet(source: Location, options: ReadOptions, pick: Pick = all_columns) -> ParquetTable:
     """Look at a Parquet file, or at all of a folder in the natural order of their names.
 
     `pick` is given the names of the columns that are not the label. It returns the positions of those that are taken,
@@ -141,7 +141,7 @@ def _files(source: Location) -> list[str]:
     return sorted(files, key=lambda path: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)])
 
 
-def _table(schema: Any, groups: list[RowGroup], source: Location, options: ConvertOptions, pick: Pick) -> ParquetTable:
+def _table(schema: Any, groups: list[RowGroup], source: Location, options: ReadOptions, pick: Pick) -> ParquetTable:
     fields = [field for field in schema if not PANDAS_INDEX.fullmatch(field.name)]
     names = [field.name for field in fields]
     if len(set(names)) < len(names):

@@ -14,10 +14,10 @@ from typing import IO, Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_layout import CSVLayout, is_blank, is_number, layout_of
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
-from mllkm_scale.data.converters.streams import text_blocks
 from mllkm_scale.data.readers.csv import read_block
+from mllkm_scale.data.readers.layout import CSVLayout, is_blank, is_number, layout_of
+from mllkm_scale.data.readers.options import Progress, ReadOptions
+from mllkm_scale.data.readers.streams import text_blocks
 from mllkm_scale.data.tables.coding import code_rows
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError
@@ -31,7 +31,7 @@ Lines = list[tuple[int, str]]
 def csv_rows(
     blocks: Iterator[Lines],
     name: str,
-    options: ConvertOptions,
+    options: ReadOptions,
     delimiter: str | None,
     features: Features,
     encoding: Encoding | None = None,
@@ -49,7 +49,7 @@ def csv_rows(
     Examples
     --------
     >>> lines = iter([[(1, "width;kind"), (2, "1.5;a"), (3, "2;b")]])
-    >>> [rows.tolist() for rows in csv_rows(lines, "new.csv", ConvertOptions(), None, Features(1, ("width",)))]
+    >>> [rows.tolist() for rows in csv_rows(lines, "new.csv", ReadOptions(), None, Features(1, ("width",)))]
     [[[1.5], [2.0]]]
     """
     layout: CSVLayout | None = None
@@ -79,7 +79,7 @@ def piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
     >>> list(piped_lines(io.BytesIO(b"1,2\\r\\n3,4"), "standard input"))
     [[(1, '1,2')], [(2, '3,4')]]
     """
-    from mllkm_scale.data.text_lines import line_blocks
+    from mllkm_scale.data.readers.lines import line_blocks
 
     for first, lines in line_blocks(stream, name):
         numbered = []
@@ -92,7 +92,7 @@ def piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
         yield numbered
 
 
-def _tells_layout(lines: Lines, options: ConvertOptions, features: Features) -> bool:
+def _tells_layout(lines: Lines, options: ReadOptions, features: Features) -> bool:
     """Whether no further line is needed: a second one says whether the first holds names, if no cell is a number."""
     if len(lines) >= 2:
         return True
@@ -113,7 +113,7 @@ def _names_features(line: str, features: Features) -> bool:
 def _layout(
     lines: Lines,
     name: str,
-    options: ConvertOptions,
+    options: ReadOptions,
     delimiter: str | None,
     features: Features,
     matched: Callable[[MatchedColumns], object],

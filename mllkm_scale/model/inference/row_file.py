@@ -22,10 +22,11 @@ from mllkm_scale.data.converters.idx import convert_idx
 from mllkm_scale.data.converters.libsvm import convert_libsvm
 from mllkm_scale.data.converters.npy import convert_npy
 from mllkm_scale.data.converters.npz import convert_npz
-from mllkm_scale.data.converters.options import ConvertOptions, Progress
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
 from mllkm_scale.data.first_step import FirstStep
+from mllkm_scale.data.readers.options import Progress
 from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.sparse.reduction import Reduction

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_layout import is_number
+from mllkm_scale.data.readers.layout import is_number
 from mllkm_scale.data.sources import plain_text
 from mllkm_scale.errors import ParameterError
 

@@ -13,9 +13,9 @@ from typing import IO, Any, Unpack
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.data.converters.csv_layout import CSVLayout, is_number, layout_of
-from mllkm_scale.data.converters.options import LAST_COLUMN, ConvertOptions
 from mllkm_scale.data.readers.csv import CSVBlock, read_block
+from mllkm_scale.data.readers.layout import CSVLayout, is_number, layout_of
+from mllkm_scale.data.readers.options import LAST_COLUMN, ReadOptions
 from mllkm_scale.data.tables.coding import MISSING, Recode, TableCoder, code_rows
 from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
@@ -76,7 +76,7 @@ class CSVSamples(TextSamples):
             raise ParameterError(f"label_column={label_column!r} needs a header: give its position instead")
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n '):
             raise ParameterError(f"delimiter={delimiter!r}: give one sign, such as ',' or a tab")
-        self._options = ConvertOptions(
+        self._options = ReadOptions(
             label_column=label_column, header=header, categories=tuple(categories), as_number=tuple(as_number)
         )
         self._warm_up = warm_up

@@ -12,11 +12,11 @@ from typing import IO, Any, cast
 
 from numpy.typing import ArrayLike
 
-from mllkm_scale.data.converters.options import LAST_COLUMN
-from mllkm_scale.data.converters.streams import is_gzip
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.readers.lines import MAX_LINE_BYTES
+from mllkm_scale.data.readers.options import LAST_COLUMN
+from mllkm_scale.data.readers.streams import is_gzip
 from mllkm_scale.data.sources import one_line
-from mllkm_scale.data.text_lines import MAX_LINE_BYTES
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.csv_samples import CSVSamples
 from mllkm_scale.online.sources.dataset_samples import DatasetSamples

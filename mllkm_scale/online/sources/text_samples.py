@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.data.grid import require_chunk_rows
+from mllkm_scale.data.readers.lines import MAX_LINE_BYTES, line_blocks
 from mllkm_scale.data.tables.columns import Columns
-from mllkm_scale.data.text_lines import MAX_LINE_BYTES, line_blocks
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, check_end, require_skip

@@ -152,7 +152,7 @@ def test_small_blocks_give_the_same_file(
 ) -> None:
     source = write_csv(tmp_path / "new.csv", np.repeat(rows, 50, axis=0))
     mllkm("predict", run_folder, source, "--scores", "--out", tmp_path / "at_once.csv")
-    monkeypatch.setattr("mllkm_scale.data.converters.streams.BLOCK_BYTES", 8000)
+    monkeypatch.setattr("mllkm_scale.data.readers.streams.BLOCK_BYTES", 8000)
     monkeypatch.setattr("mllkm_scale.cli.output.LINE_EVERY_S", 0.0)
     result = mllkm("predict", run_folder, source, "--scores", "--out", tmp_path / "in_blocks.csv")
     assert (tmp_path / "in_blocks.csv").read_bytes() == (tmp_path / "at_once.csv").read_bytes()

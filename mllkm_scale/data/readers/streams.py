@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from mllkm_scale.data.converters.limits import BoundedLines
-from mllkm_scale.data.converters.options import Progress, silent
+from mllkm_scale.data.readers.limits import BoundedLines
+from mllkm_scale.data.readers.options import Progress, silent
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError
 

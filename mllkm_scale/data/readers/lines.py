@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from mllkm_scale.base.units import format_bytes
-from mllkm_scale.data.converters.streams import PACKING_ERRORS
+from mllkm_scale.data.readers.streams import PACKING_ERRORS
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.errors import DataError
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mllkm_scale.data.converters.limits import MOST_COLUMNS, require_width
-from mllkm_scale.data.converters.options import ConvertOptions
-from mllkm_scale.data.converters.streams import text_blocks
+from mllkm_scale.data.readers.limits import MOST_COLUMNS, require_width
+from mllkm_scale.data.readers.options import ReadOptions
+from mllkm_scale.data.readers.streams import text_blocks
 from mllkm_scale.errors import DataError
 
 __all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "layout_of", "read_layout"]
@@ -71,7 +71,7 @@ class CSVLayout:
         return rows
 
 
-def read_layout(source: Path, options: ConvertOptions, delimiter: str | None) -> CSVLayout:
+def read_layout(source: Path, options: ReadOptions, delimiter: str | None) -> CSVLayout:
     """Look at the first two lines that are not blank."""
     block = next(text_blocks(source), (1, []))[1]
     lines = [(number, line) for number, line in enumerate(block, 1) if not is_blank(line)][:2]
@@ -81,7 +81,7 @@ def read_layout(source: Path, options: ConvertOptions, delimiter: str | None) ->
 
 
 def layout_of(
-    source: Path | str, lines: Sequence[tuple[int, str]], options: ConvertOptions, delimiter: str | None
+    source: Path | str, lines: Sequence[tuple[int, str]], options: ReadOptions, delimiter: str | None
 ) -> CSVLayout:
     """What the first two lines that are not blank tell, each given with its number."""
     number, line = lines[0]
