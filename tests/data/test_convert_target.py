@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mllkm_scale.data import Dataset, convert
-from mllkm_scale.data.converters import streams
 from mllkm_scale.data.converters.whole_file import WholeFile
+from mllkm_scale.data.readers import streams
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
 
 

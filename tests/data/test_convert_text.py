@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mllkm_scale.data import Dataset, convert
-from mllkm_scale.data.converters import streams
+from mllkm_scale.data.readers import streams
 from mllkm_scale.errors import DataError, ParameterError, ScratchError
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -121,7 +121,7 @@ def test_packed_text_is_read(converted):
         ("1,2,0\n3,4,5,1\n", "line 2 has 4 cells instead of 3", {}),
         ("1,2,0\n3,1\n", "line 2 has 2 cells instead of 3", {}),
         ('1,2,"a"\n3,1\n', "line 2 has 2 cells instead of 3", {}),
-        ('1,2,0\n3,4,"a\nb"\n', "line 2 has quotes that do not match", {}),
+        ('1,2,0\n3,4,"a\nb\n', "line 2 has quotes that do not match", {}),
         ("1\n2\n", "no columns of features", {}),
         ("a,b,c\n", "header but no rows", {}),
         ("\n \n", "is empty", {}),

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mllkm_scale.data import convert
-from mllkm_scale.data.converters import csv_text, streams
 from mllkm_scale.data.converters.hold_out import HoldOut
+from mllkm_scale.data.readers import records, streams
 from mllkm_scale.errors import DataError, ParameterError
 
 N = 400
@@ -133,7 +133,7 @@ def test_the_rows_do_not_depend_on_the_size_of_the_blocks_of_a_file(
     monkeypatch.setattr(streams, "BLOCK_BYTES", 500)
     blocks = list(streams.text_blocks(source))
     assert len(blocks) > 10
-    assert csv_text.text_blocks is streams.text_blocks
+    assert records.text_blocks is streams.text_blocks
     convert(source, tmp_path / "many.h5", hold_out=0.25, seed=5)
     one, many = read(tmp_path / "one.h5"), read(tmp_path / "many.h5")
     for name in ("X", "y", "X_test", "y_test"):

@@ -21,7 +21,7 @@ from mllkm_scale.data.readers.csv import read_block
 from mllkm_scale.data.readers.layout import LARGEST_EXACT, CSVLayout, is_blank, read_layout
 from mllkm_scale.data.readers.limits import require_short
 from mllkm_scale.data.readers.options import Progress
-from mllkm_scale.data.readers.streams import text_blocks
+from mllkm_scale.data.readers.records import csv_records
 from mllkm_scale.data.tables.coding import KnownCoder, Recode, TableCoder
 from mllkm_scale.data.weights import SAMPLE_WEIGHT
 from mllkm_scale.errors import DataError
@@ -57,8 +57,8 @@ def _convert(
     kind = "int64"
     while True:
         try:
-            for first, lines in text_blocks(source, progress):
-                _write_block(writer, layout, first, lines, kind, coder)
+            for lines in csv_records(source, progress):
+                _write_block(writer, layout, lines, kind, coder)
             break
         except Recode:
             pass
@@ -88,16 +88,12 @@ def coder_of(
 
 
 def _write_block(
-    writer: HDF5Writer, layout: CSVLayout, first: int, lines: list[str], kind: str, coder: TableCoder | KnownCoder
+    writer: HDF5Writer, layout: CSVLayout, lines: list[tuple[int, str]], kind: str, coder: TableCoder | KnownCoder
 ) -> None:
-    begin = max(0, layout.first_line - first)
-    numbers: Sequence[int] = range(first + begin, first + len(lines))
-    kept = lines[begin:]
-    if any(is_blank(line) for line in kept):
-        numbers = [number for number, line in zip(numbers, kept, strict=True) if not is_blank(line)]
-        kept = [line for line in kept if not is_blank(line)]
-    if not kept:
+    numbered = [(number, line) for number, line in lines if number >= layout.first_line and not is_blank(line)]
+    if not numbered:
         return
+    numbers, kept = [number for number, _ in numbered], [line for _, line in numbered]
     block = read_block(layout, numbers, kept)
     writer.append("X", coder.code(block.features, block.place))
     if layout.label is not None:

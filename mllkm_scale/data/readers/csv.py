@@ -132,7 +132,7 @@ def _parsed(layout: CSVLayout, lines: list[str]) -> list[Any] | None:
             io.BytesIO(text),
             read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
             parse_options=csv.ParseOptions(delimiter=layout.delimiter, quote_char=False),
-            convert_options=csv.ReadOptions(column_types=dict.fromkeys(names, pa.string())),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError):
         return None

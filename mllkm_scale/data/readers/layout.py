@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from mllkm_scale.data.readers.limits import MOST_COLUMNS, require_width
 from mllkm_scale.data.readers.options import ReadOptions
-from mllkm_scale.data.readers.streams import text_blocks
+from mllkm_scale.data.readers.records import csv_records
 from mllkm_scale.errors import DataError
 
 __all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "layout_of", "read_layout"]
@@ -65,16 +66,14 @@ class CSVLayout:
                 rows.append(next(csv.reader([line], delimiter=self.delimiter, strict=True)))
             except csv.Error as error:
                 raise DataError(
-                    f"{self.source}: line {number} has quotes that do not match ({error}): close them; a cell"
-                    " cannot hold a line break"
+                    f"{self.source}: line {number} has quotes that do not match ({error}): close them"
                 ) from None
         return rows
 
 
 def read_layout(source: Path, options: ReadOptions, delimiter: str | None) -> CSVLayout:
     """Look at the first two lines that are not blank."""
-    block = next(text_blocks(source), (1, []))[1]
-    lines = [(number, line) for number, line in enumerate(block, 1) if not is_blank(line)][:2]
+    lines = [line for block in islice(csv_records(source), 2) for line in block if not is_blank(line[1])][:2]
     if not lines:
         raise DataError(f"{source} is empty: give a file with a line per sample")
     return layout_of(source, lines, options, delimiter)

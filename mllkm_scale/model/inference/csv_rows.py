@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.readers.csv import read_block
 from mllkm_scale.data.readers.layout import CSVLayout, is_blank, is_number, layout_of
-from mllkm_scale.data.readers.options import Progress, ReadOptions
-from mllkm_scale.data.readers.streams import text_blocks
+from mllkm_scale.data.readers.options import ReadOptions
+from mllkm_scale.data.readers.records import in_records
 from mllkm_scale.data.tables.coding import code_rows
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.names import Features, MatchedColumns
 
-__all__ = ["csv_rows", "file_lines", "piped_lines"]
+__all__ = ["csv_rows", "piped_records"]
 
 Lines = list[tuple[int, str]]
 
@@ -67,18 +66,17 @@ def csv_rows(
         yield from _parsed(waiting, _layout(waiting, name, options, delimiter, features, matched), encoding)
 
 
-def file_lines(path: Path, progress: Progress) -> Iterator[Lines]:
-    """Numbered lines of a file, plain or gzip, some 4 MB at a time; progress is reported in bytes."""
-    return (list(enumerate(lines, first)) for first, lines in text_blocks(path, progress))
-
-
-def piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
-    """Numbered lines of a stream as they come; only the one that is not yet ended is waited for.
+def piped_records(stream: IO[Any], name: str) -> Iterator[Lines]:
+    """Numbered records of a stream as they come; only the one that is not yet ended is waited for.
 
     >>> import io
-    >>> list(piped_lines(io.BytesIO(b"1,2\\r\\n3,4"), "standard input"))
-    [[(1, '1,2')], [(2, '3,4')]]
+    >>> list(piped_records(io.BytesIO(b"1,2\\r\\n3,4"), "standard input"))
+    [[(1, '1,2')], [(2, '3,4')], []]
     """
+    return in_records(_piped_lines(stream, name))
+
+
+def _piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
     from mllkm_scale.data.readers.lines import line_blocks
 
     for first, lines in line_blocks(stream, name):

@@ -28,6 +28,7 @@ from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
 from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.readers.options import Progress
 from mllkm_scale.data.readers.parquet import open_parquet
+from mllkm_scale.data.readers.records import csv_records
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.sparse.reduction import Reduction
 from mllkm_scale.data.tables.coding import code_rows
@@ -35,7 +36,7 @@ from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.model.inference.blocks import Rows
-from mllkm_scale.model.inference.csv_rows import csv_rows, file_lines, piped_lines
+from mllkm_scale.model.inference.csv_rows import csv_rows, piped_records
 from mllkm_scale.model.names import Features, MatchedColumns
 
 __all__ = ["PIPE", "ROW_FORMATS", "RowFile"]
@@ -193,9 +194,9 @@ class RowFile:
         if str(self.path) == PIPE:
             if sys.stdin is None or sys.stdin.closed:
                 raise DataError("standard input is closed: pipe rows into it, or give the path of a file")
-            blocks = piped_lines(sys.stdin, self.name)
+            blocks = piped_records(sys.stdin, self.name)
         else:
-            blocks = file_lines(require_readable(self.path, self.format), progress)
+            blocks = csv_records(require_readable(self.path, self.format), progress)
         done = 0
         with _readable(self.name):
             delimiter = "\t" if self.format == "tsv" else None

@@ -16,12 +16,13 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.readers.csv import CSVBlock, read_block
 from mllkm_scale.data.readers.layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.readers.options import LAST_COLUMN, ReadOptions
+from mllkm_scale.data.readers.records import Records
 from mllkm_scale.data.tables.coding import MISSING, Recode, TableCoder, code_rows
 from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel
 from mllkm_scale.online.sources.samples import CHUNK_ROWS
-from mllkm_scale.online.sources.text_samples import Lines, TextOptions, TextSamples
+from mllkm_scale.online.sources.text_samples import Lines, Numbered, TextOptions, TextSamples
 
 __all__ = ["CSVSamples"]
 
@@ -92,6 +93,17 @@ class CSVSamples(TextSamples):
         """Those of the header, if there is one."""
         names = None if self._layout is None else self._layout.feature_names
         return None if names is None else tuple(names)
+
+    def _joined(self, blocks: Iterator[Numbered]) -> Iterator[Numbered]:
+        records = Records()
+        for block in blocks:
+            if not records.begun and not any(b'"' in line for _, line in block):
+                yield block
+                continue
+            # Quotes and separators are ASCII: as Latin-1, lines of UTF-8 keep them and all their bytes.
+            texts = [(number, line.decode("latin-1")) for number, line in block]
+            yield [(number, line.encode("latin-1")) for number, line in records.take(texts)]
+        yield [(number, line.encode("latin-1")) for number, line in records.rest()]
 
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
         """Lines that are samples; of a table the first ones together, once it is known what they hold."""

@@ -24,10 +24,11 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, check_end, require_skip
 
-__all__ = ["BAD_LINES", "Lines", "TextOptions", "TextSamples"]
+__all__ = ["BAD_LINES", "Lines", "Numbered", "TextOptions", "TextSamples"]
 
 
 BAD_LINES = ("error", "skip")
+Numbered = list[tuple[int, bytes]]
 
 
 @dataclass(frozen=True)
@@ -179,13 +180,21 @@ class TextSamples(ABC):
                     raise error
         check_end(f"{self.name} ({self.remark})" if self.skipped else self.name, position, skip)
 
+    def _joined(self, blocks: Iterator[Numbered]) -> Iterator[Numbered]:
+        """Lines that belong together as one."""
+        return blocks
+
     def _blocks(self) -> Iterator[Lines]:
+        for block in self._joined(self._numbered()):
+            kept = [(number, line) for number, line in block if line.strip(b" \r")]
+            if kept:
+                yield Lines([number for number, _ in kept], [line for _, line in kept])
+
+    def _numbered(self) -> Iterator[Numbered]:
         for first, lines in line_blocks(self._stream, self.name, self._max_line_bytes):
             if first == 1:
                 lines[0] = lines[0].removeprefix(BOM_UTF8)
-            numbered = [(number, line) for number, line in enumerate(lines, first) if line.strip(b" \r")]
-            if numbered:
-                yield Lines([number for number, _ in numbered], [line for _, line in numbered])
+            yield list(enumerate(lines, first))
 
     def _read(self, lines: Lines) -> tuple[Array, Array, DataError | None]:
         """Rows and labels of the good lines, up to one that is refused, and its error."""

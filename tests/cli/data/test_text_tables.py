@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from mllkm_scale import Dataset, load_model
 from mllkm_scale.data import convert
-from mllkm_scale.data.converters import streams
+from mllkm_scale.data.readers import streams
 
 Run = Callable[..., Result]
 ROOT = Path(__file__).parents[3]
