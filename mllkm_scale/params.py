@@ -43,8 +43,9 @@ class Params:
     )
     anchors: str | int | NDArray[Any] = parameter(
         "auto",
-        "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all'), 'all' samples, a number of random ones,"
-        " 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows the better ones on held-out rows",
+        "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all', 'learned+N'), 'all' samples, a number of"
+        " random ones, 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows the better ones on"
+        " held-out rows",
     )
     metric: str | int | None = parameter(
         "auto",

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 from mllkm_scale import Dataset, Model, __version__, train
+from mllkm_scale.base.events import Event, Finished, Phase
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data import catalogue
 from mllkm_scale.data.catalogue.entries import route_of
@@ -53,9 +54,7 @@ def read(name: str) -> dict[str, np.ndarray]:
 
     Names are those of the catalogue and of `KEEL_TABLES`, and of any other NAME.npz in that folder.
     """
-    beside = ROOT.parent / "shared" / "data"
-    if beside.is_dir():
-        os.environ.setdefault("MLLKM_DATA", str(beside))
+    set_data_folder()
     own = Path(os.environ.get("MLLKM_DATA", "")) / f"{name}.npz"
     if name not in catalogue.ENTRIES and own.exists():
         with np.load(own) as file:
@@ -65,6 +64,13 @@ def read(name: str) -> dict[str, np.ndarray]:
     data = catalogue.load(name, notice=_note, progress=_note)
     arrays = {"X": data.X, "y": data.y, "X_test": data.X_test, "y_test": data.y_test}
     return {key: values for key, values in arrays.items() if values is not None}
+
+
+def set_data_folder() -> None:
+    """MLLKM_DATA, if it is not set, is shared/data beside this one, if that is there."""
+    beside = ROOT.parent / "shared" / "data"
+    if beside.is_dir():
+        os.environ.setdefault("MLLKM_DATA", str(beside))
 
 
 def _from_wheel(name: str) -> dict[str, np.ndarray]:
@@ -90,13 +96,24 @@ def write_hdf5(path: Path, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def train_file(path: Path, *, run_dir: Path | None = None, **params: Any) -> tuple[dict[str, Any], Model]:
-    """Train on an HDF5 file, with a line a round: the record of the training, and its model."""
-    started = time.perf_counter()
+    """Train on an HDF5 file, with a line a round: the record of the training and of its stages, and its model."""
+    started, stages, show = time.perf_counter(), list[dict[str, Any]](), PlainProgress(tol=params["tol"])
+
+    def listener(event: Event) -> None:
+        if isinstance(event, Phase | Finished):
+            now = time.perf_counter() - started
+            if stages:
+                stages[-1]["seconds"] = now - stages[-1].pop("begun_s")
+            if isinstance(event, Phase):
+                stages.append({"name": event.name, "detail": event.detail, "begun_s": now})
+        show(event)
+
     with Dataset.open(path) as dataset:
-        result = train(dataset, run_dir=run_dir, listener=PlainProgress(tol=params["tol"]), **params)
+        result = train(dataset, run_dir=run_dir, listener=listener, **params)
     seconds, model = time.perf_counter() - started, result.model
     record = {
         "train_s": seconds,
+        "stages": stages,
         "status": result.status,
         "gap": model.certificate.gap,
         "n_open": model.certificate.n_open,
@@ -108,6 +125,12 @@ def train_file(path: Path, *, run_dir: Path | None = None, **params: Any) -> tup
         "history": [vars(event) for event in result.history],
     }
     return record, model
+
+
+def exponent(records: dict[int, dict[str, Any]], name: str) -> float:
+    """The power of the rows, by which the records are called, that this figure grows as."""
+    figures = [record[name] for record in records.values()]
+    return float(np.polyfit(np.log(list(records)), np.log(figures), 1)[0])
 
 
 def write(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:

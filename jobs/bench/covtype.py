@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from child import train_in_child
-from common import load, write, write_hdf5
+from common import exponent, load, write, write_hdf5
 from machines import peer, table
 
 PEERS = ("linear", "nystroem", "lightgbm")
@@ -90,11 +90,6 @@ def line(record: dict[str, Any]) -> str:
         f"accuracy {accuracy:.2f} %, {record['train_s']:.1f} s, peak {record['peak']}, gap {gap:.2f} %"
         f" ({record['status']}), {record['size']}"
     )
-
-
-def exponent(ours: dict[int, dict[str, Any]], name: str) -> float:
-    """The power of the rows that this figure grows as."""
-    return float(np.polyfit(np.log(list(ours)), np.log([record[name] for record in ours.values()]), 1)[0])
 
 
 def peer_record(name: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> dict[str, Any]:

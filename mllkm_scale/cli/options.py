@@ -44,7 +44,7 @@ PARSERS: dict[str, tuple[Parser, str]] = {
     "C": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "class_weight": (read_class_weight, "balanced|LABEL:WEIGHT,..."),
     "gammas": (read_gammas, "auto|G,G,..."),
-    "anchors": (read_anchors, "auto|learned|learned:N|learned+all|all|N|kmeans:N|FILE.npy"),
+    "anchors": (read_anchors, "auto|learned|learned:N|learned+all|learned+N|all|N|kmeans:N|FILE.npy"),
     "metric": (parse_metric, "auto|diagonal|full|N|none"),
     "ridge": (parse_number(float, auto="auto"), "auto|NUMBER"),
     "local_bias": (parse_number(float, auto="auto"), "auto|NUMBER"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import require_classes
 from mllkm_scale.errors import DataError
@@ -36,8 +38,45 @@ class DataSummary:
     spread: float
 
 
-def check(dataset: Dataset) -> DataSummary:
+@dataclass(frozen=True)
+class RangesWork:
+    """Least and largest value of every column of some chunks; values that are not finite are refused."""
+
+    dataset: Dataset
+
+    @property
+    def unit_work(self) -> float:
+        return 10.0 * self.dataset.chunk_rows * self.dataset.n_features
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.dataset.paths
+
+    def __call__(self, units: range) -> tuple[NDArray[Any], NDArray[Any]]:
+        least, largest = self._ranges(*self.dataset.bounds(units[0]))
+        for unit in units[1:]:
+            lows, highs = self._ranges(*self.dataset.bounds(unit))
+            np.minimum(least, lows, out=least)
+            np.maximum(largest, highs, out=largest)
+        return least, largest
+
+    def describe(self, units: range) -> str:
+        return f"chunks {units[0]} to {units[-1]} of {self.dataset.name}, to be checked"
+
+    def _ranges(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        chunk = self.dataset.part(start, stop)
+        missing = np.isnan(chunk) if self.dataset.columns is not None else None  # a table may have missing values
+        if missing is None or not missing.any():
+            require_finite(chunk, start, self.dataset.name, "train")
+            return chunk.min(axis=0), chunk.max(axis=0)
+        require_finite(np.where(missing, 0.0, chunk), start, self.dataset.name, "train")
+        return np.where(missing, np.inf, chunk).min(axis=0), np.where(missing, -np.inf, chunk).max(axis=0)
+
+
+def check(dataset: Dataset, executor: Executor | None = None) -> DataSummary:
     """Read all of a data set once, refuse what cannot be trained on, and summarise the rest.
+
+    The pass over the samples is done by the executor, if one is given.
 
     Raises
     ------
@@ -60,16 +99,9 @@ def check(dataset: Dataset) -> DataSummary:
 
     low = np.full(dataset.n_features, np.inf)
     high = np.full(dataset.n_features, -np.inf)
-    for start, chunk in dataset.chunks():
-        missing = np.isnan(chunk) if dataset.columns is not None else None  # a table may have missing values
-        if missing is not None and missing.any():
-            require_finite(np.where(missing, 0.0, chunk), start, dataset.name, "train")
-            np.minimum(low, np.where(missing, np.inf, chunk).min(axis=0), out=low)
-            np.maximum(high, np.where(missing, -np.inf, chunk).max(axis=0), out=high)
-            continue
-        require_finite(chunk, start, dataset.name, "train")
-        np.minimum(low, chunk.min(axis=0), out=low)
-        np.maximum(high, chunk.max(axis=0), out=high)
+    for least, largest in (executor or ThreadExecutor()).start(RangesWork(dataset.unlabelled()), dataset.n_chunks):
+        np.minimum(low, least, out=low)
+        np.maximum(high, largest, out=high)
     empty = low > high  # columns all of whose values are missing
     low[empty] = high[empty] = 0.0
     with np.errstate(over="ignore"):

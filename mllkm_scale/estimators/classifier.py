@@ -69,8 +69,9 @@ class MLLKMClassifier(DecidesByModel):
     anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
         samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
-        against all training samples. "auto" is "all" with fewer than 50 rows; up to 8,000 rows "all" or "learned",
-        whichever errs less on held-out rows; and "learned" with more. Where `gammas` are given, it is "all".
+        against all training samples, "learned+1000" against 1,000 random ones. "auto" is "all" with fewer than 50 rows;
+        up to 8,000 rows "all" or "learned", whichever errs less on held-out rows; and "learned" with more. Where
+        `gammas` are given, it is "all".
     metric : {"auto", "diagonal", "full", None} or int
         What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
         rows of a linear map. It becomes part of the model. "auto" is "diagonal".

@@ -21,8 +21,8 @@ from mllkm_scale.kernels.grid import RowSource
 __all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows", "read_anchors"]
 
 
-ANCHOR_FORMS = "'auto', 'learned', 'learned:N', 'learned+all', 'all', a number, 'kmeans:N' or an array"
-_LEARNED = re.compile(r"learned(?::0*([1-9]\d*))?(\+all)?")
+ANCHOR_FORMS = "'auto', 'learned', 'learned:N', 'learned+all', 'learned+N', 'all', a number, 'kmeans:N' or an array"
+_LEARNED = re.compile(r"learned(?::0*([1-9]\d*))?(?:\+(all|0*[1-9]\d*))?")
 _KMEANS = re.compile(r"kmeans:0*([1-9]\d*)")
 
 
@@ -30,12 +30,12 @@ _KMEANS = re.compile(r"kmeans:0*([1-9]\d*)")
 class AnchorSpec:
     """The parsed parameter `anchors`: "auto", "all", "random", "kmeans", "learned" or "given", and a count.
 
-    With `beside_all`, all samples are candidates as well as the learned kernels.
+    Samples may be candidates as well as the learned kernels: as many random ones as `beside`, or all ("all").
     """
 
     kind: str
     count: int | None = None
-    beside_all: bool = False
+    beside: int | str = 0
 
     @property
     def learned(self) -> bool:
@@ -43,8 +43,10 @@ class AnchorSpec:
 
     def n_anchors(self, n_rows: int, n_learned: int) -> int:
         """Number of anchors of the grid, for these numbers of rows and learned kernels."""
-        if self.kind == "all" or self.beside_all:
+        if self.kind == "all" or self.beside == "all":
             return n_rows
+        if isinstance(self.beside, int) and self.beside:
+            return min(self.beside, n_rows)
         if self.learned or (self.kind == "auto" and n_learned):
             return n_learned
         return min(self.count or n_rows, n_rows)
@@ -54,7 +56,7 @@ def anchor_spec(anchors: Any) -> AnchorSpec:
     """Parse the parameter, or raise a ParameterError.
 
     >>> anchor_spec("learned:200+all"), anchor_spec(500)
-    (AnchorSpec(kind='learned', count=200, beside_all=True), AnchorSpec(kind='random', count=500, beside_all=False))
+    (AnchorSpec(kind='learned', count=200, beside='all'), AnchorSpec(kind='random', count=500, beside=0))
     """
     if isinstance(anchors, str):
         if anchors in ("all", "auto"):
@@ -62,7 +64,8 @@ def anchor_spec(anchors: Any) -> AnchorSpec:
         if found := _KMEANS.fullmatch(anchors):
             return AnchorSpec("kmeans", int(found[1]))
         if found := _LEARNED.fullmatch(anchors):
-            return AnchorSpec("learned", None if found[1] is None else int(found[1]), found[2] is not None)
+            beside = "all" if found[2] == "all" else int(found[2] or 0)
+            return AnchorSpec("learned", None if found[1] is None else int(found[1]), beside)
         raise ParameterError(f"anchors={anchors!r}: give {ANCHOR_FORMS}")
     if isinstance(anchors, int | np.integer) and not isinstance(anchors, bool):
         if anchors < 1:
@@ -84,7 +87,8 @@ def read_anchors(text: str) -> str | int | Array:
         anchor_spec(value)
     except ParameterError:
         raise ParameterError(
-            f"{text!r} is none of: auto, learned, learned:200, learned+all, all, 500, kmeans:200, anchors.npy"
+            f"{text!r} is none of: auto, learned, learned:200, learned+all, learned+1000, all, 500, kmeans:200,"
+            " anchors.npy"
         ) from None
     return value
 

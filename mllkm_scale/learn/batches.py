@@ -2,14 +2,19 @@
 
 An epoch is cut into windows of consecutive chunks of a random order. The rows of a window are in memory, are shuffled,
 and are dealt out in batches of nearly equal size. All of it follows from (seed, epoch, window): a descent that is
-resumed in the middle of a window gets the batches that are left of it. What a descent holds is arithmetic over these
+resumed in the middle of a window gets the batches that are left of it. While a window is learned, a thread reads the
+next one, also across the end of an epoch: two windows are in memory. What a descent holds is arithmetic over these
 sizes, for the plan.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -25,7 +30,7 @@ BLOCK_ROWS = 128
 """Rows of a block: a batch is cut into such blocks, whatever the threads, and the bits follow from it."""
 
 WINDOW_BYTES = 64 << 20
-"""Of the rows of a window, in single precision."""
+"""Of the rows of a window, in single precision; there are two of them."""
 
 
 def window_rows(n_rows: int, chunk_rows: int, n_features: int) -> int:
@@ -48,14 +53,15 @@ def block_bytes(layout: Layout, height: int, itemsize: int = 4) -> int:
 
 
 def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSettings) -> int:
-    """Memory of a descent: a window of rows, the blocks of a batch, parameters and moments, and held-out rows."""
+    """Memory of a descent: windows of rows, the blocks of a batch, parameters and moments, and held-out rows."""
     most = min(2 * settings.batch_rows, n_rows)  # of a block of more rows, the others are never touched
     of_a_step = replace(layout, n_kernels=kept_kernels(layout.n_kernels, settings.dropout))
     blocks = -(-most // BLOCK_ROWS) * block_bytes(of_a_step, min(BLOCK_ROWS, most))
     if settings.dropout > 0:  # a block of the whole machine beside them, and the parameters of a step
         blocks += block_bytes(layout, min(BLOCK_ROWS, most)) + 4 * of_a_step.size
-    window = 4 * (layout.n_features + layout.n_outputs) * window_rows(n_rows, chunk_rows, layout.n_features)
-    window += 8 * (2 * layout.n_features * chunk_rows + 2 * window_rows(n_rows, chunk_rows, layout.n_features))
+    rows = window_rows(n_rows, chunk_rows, layout.n_features)
+    window = 4 * (layout.n_features + layout.n_outputs) * rows * (1 if rows == n_rows else 2)
+    window += 8 * (2 * layout.n_features * chunk_rows + 3 * rows)
     held = min(MOST_HELD, int(HELD_SHARE * n_rows) + 1) * (20 * layout.n_features + 8 * layout.n_outputs)
     sample = 3 * 8 * min(n_rows, max(SAMPLE_ROWS, layout.n_kernels)) * layout.n_features
     parameters = layout.size * (4 * 6 + 8)
@@ -91,10 +97,24 @@ class Place:
     batch: int = 0
 
 
+class _Window:
+    """Buffers for the rows of a window and their signs."""
+
+    def __init__(self, n_features: int, n_outputs: int) -> None:
+        self.rows: Array = np.empty((0, n_features), np.float32)
+        self.signs: Array = np.empty((0, n_outputs), np.float32)
+
+    def reserve(self, count: int) -> None:
+        if count > len(self.rows):
+            self.rows = np.empty((count, self.rows.shape[1]), np.float32)
+            self.signs = np.empty((count, self.signs.shape[1]), np.float32)
+
+
 class Batches:
     """The rows of a source that are `used`, in `units`, with their signs times their weights, in single precision.
 
-    Weights (n,) are divided by their mean over the rows that are used, so that the hinge is a weighted mean.
+    Weights (n,) are divided by their mean over the rows that are used, so that the hinge is a weighted mean. `close`
+    ends the thread that reads ahead, up to the end of the last of `epochs`.
     """
 
     def __init__(
@@ -106,16 +126,37 @@ class Batches:
         units: Units,
         seed: int,
         weights: Array | None = None,
+        epochs: int = 1,
     ) -> None:
         self.source, self.signs, self.used = source, signs, used
-        self.batch_rows, self.units, self.seed = batch_rows, units, seed
+        self.batch_rows, self.units, self.seed, self.epochs = batch_rows, units, seed, epochs
         self.weights = None if weights is None else weights / weights[used].mean()
         n, height = source.n_rows, source.chunk_rows
-        self.n_chunks = -(-n // height)
+        self.chunks = np.flatnonzero(np.add.reduceat(used, np.arange(0, n, height), dtype=np.int64))  # with rows
+        self.n_chunks = len(self.chunks)
         self.chunks_at_once = max(1, window_rows(n, height, source.n_features) // height)
         self.n_windows = -(-self.n_chunks // self.chunks_at_once)
-        self._rows: Array = np.empty((0, source.n_features), np.float32)
-        self._signs: Array = np.empty((0, signs.shape[1]), np.float32)
+        self.waited_s = 0.0  # for windows that were not there yet
+        self._reader = ThreadPoolExecutor(1, "mllkm-reader") if self.n_windows > 1 else None
+        self._ahead: tuple[Place, Future[int]] | None = None  # what is read, or was, into the second window
+        self._windows = [_Window(source.n_features, signs.shape[1]) for _ in range(2)]
+
+    def close(self) -> None:
+        """End reading ahead; what is being read is waited for."""
+        if self._ahead is not None:
+            self._ahead[1].cancel()
+            wait([self._ahead[1]])
+            self._ahead = None
+        if self._reader is not None:
+            self._reader.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def steps_per_epoch(self) -> int:
@@ -129,39 +170,61 @@ class Batches:
 
     def after(self, place: Place) -> Iterator[tuple[Place, Array, Array]]:
         """Batches of the epoch from this place on: the place after each, its rows and its signs."""
-        for window in range(place.window, self.n_windows):
-            order = self._fill(place.epoch, window)
+        for number in range(place.window, self.n_windows):
+            count = self._turn_to(Place(place.epoch, number))
+            window = self._windows[0]
+            order = np.random.default_rng([self.seed, 12, place.epoch, number]).permutation(count)
             parts = np.array_split(order, max(1, round(len(order) / self.batch_rows)))
-            first = place.batch if window == place.window else 0
-            for number in range(first, len(parts)):
-                if not len(parts[number]):
+            first = place.batch if number == place.window else 0
+            for batch in range(first, len(parts)):
+                if not len(parts[batch]):
                     continue
-                last = number + 1 == len(parts)
-                following = Place(place.epoch, window + 1, 0) if last else Place(place.epoch, window, number + 1)
-                yield following, self._rows[parts[number]], self._signs[parts[number]]
+                last = batch + 1 == len(parts)
+                following = Place(place.epoch, number + 1, 0) if last else Place(place.epoch, number, batch + 1)
+                yield following, window.rows[parts[batch]], window.signs[parts[batch]]
 
-    def _fill(self, epoch: int, window: int) -> Array:
-        """Read the rows of a window, and draw their order."""
-        order = np.random.default_rng([self.seed, 11, epoch]).permutation(self.n_chunks)
-        chunks = order[window * self.chunks_at_once : (window + 1) * self.chunks_at_once]
+    def _turn_to(self, place: Place) -> int:
+        """Make this window the first of the two, and let the one after it be read into the other; how many rows it has.
+
+        Where all rows are in one window, they are read once.
+        """
+        if self._reader is None:
+            if not len(self._windows[0].rows):
+                self._fill(self._windows[0], Place())
+            return len(self._windows[0].rows)
+        started = time.perf_counter()
+        if self._ahead is not None and self._ahead[0] != place:  # begun anew elsewhere
+            wait([self._ahead[1]])
+            self._ahead = None
+        ahead, self._ahead = self._ahead, None
+        count = self._fill(self._windows[1], place) if ahead is None else ahead[1].result()
+        self._windows.reverse()
+        self.waited_s += time.perf_counter() - started
+        following = Place(place.epoch, place.window + 1)
+        if following.window == self.n_windows:
+            following = Place(place.epoch + 1)
+        if following.epoch < self.epochs:
+            self._ahead = following, self._reader.submit(self._fill, self._windows[1], following)
+        return count
+
+    def _fill(self, window: _Window, place: Place) -> int:
+        """Read the rows of a window; how many there are."""
         height, n = self.source.chunk_rows, self.source.n_rows
-        whole = self.n_windows == 1
-        if whole and len(self._rows):  # all rows are here already
-            return np.random.default_rng([self.seed, 12, epoch, window]).permutation(len(self._rows))
-        if whole:
-            chunks = np.arange(self.n_chunks)
+        chunks = self.chunks
+        if self.n_windows > 1:
+            order = np.random.default_rng([self.seed, 11, place.epoch]).permutation(self.chunks)
+            chunks = order[place.window * self.chunks_at_once : (place.window + 1) * self.chunks_at_once]
         picked = [np.flatnonzero(self.used[c * height : (c + 1) * height]) + c * height for c in chunks]
         count = sum(map(len, picked))
-        if count > len(self._rows):
-            self._rows = np.empty((count, self.source.n_features), np.float32)
-            self._signs = np.empty((count, self.signs.shape[1]), np.float32)
+        window.reserve(count)
         start = 0
         for chunk, rows in zip(chunks, picked, strict=True):
             first = int(chunk) * height
+            own = slice(start, start + len(rows))
             values = self.source.part(first, min(first + height, n))
-            self._rows[start : start + len(rows)] = self.units.of(values[rows - first])
-            self._signs[start : start + len(rows)] = self.signs[rows]
+            window.rows[own] = self.units.of(values[rows - first])
+            window.signs[own] = self.signs[rows]
             if self.weights is not None:
-                self._signs[start : start + len(rows)] *= self.weights[rows, None]
+                window.signs[own] *= self.weights[rows, None]
             start += len(rows)
-        return np.random.default_rng([self.seed, 12, epoch, window]).permutation(count)
+        return count

@@ -22,9 +22,9 @@ from mllkm_scale.kernels.maps import uses_plain_distance
 from mllkm_scale.learn.batches import Batches, Units
 from mllkm_scale.learn.descent import Descent, DescentState, Held, first_machine
 from mllkm_scale.learn.machine import LearnedMachine
-from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, LearnSettings
+from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, MOST_LEARNED, SAMPLE_ROWS, LearnSettings
 
-__all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_kernels"]
+__all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_kernels", "rows_to_learn"]
 
 
 _VANISHED = 1e-3  # of the largest spread of a feature in the metric: what is below counts for nothing
@@ -97,6 +97,15 @@ def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int 
     return np.sort(np.concatenate(picked))
 
 
+def rows_to_learn(n_rows: int, chunk_rows: int, seed: int) -> Array:
+    """Mask of the rows that kernels are learned from: all of them, or those of as many chunks as are enough."""
+    used = np.ones(n_rows, dtype=bool)
+    n_chunks = -(-n_rows // chunk_rows)
+    for chunk in np.random.default_rng([seed, 16]).permutation(n_chunks)[max(1, MOST_LEARNED // chunk_rows) :]:
+        used[chunk * chunk_rows : (chunk + 1) * chunk_rows] = False
+    return used
+
+
 def learn_kernels(
     data: RowSource,
     signs: Array,
@@ -120,7 +129,7 @@ def learn_kernels(
     keeper = keeper or NothingKept()
     seed, n = settings.seed, data.n_rows
     held = held_out_rows(codes, seed) if hold_out else np.empty(0, np.int64)
-    used = np.ones(n, dtype=bool)
+    used = rows_to_learn(n, data.chunk_rows, seed)
     used[held] = False
     rng = np.random.default_rng([seed, 15])
     learning = np.flatnonzero(used)
@@ -129,11 +138,6 @@ def learn_kernels(
     spread, units = _spread(sample, data), Units.of_sample(sample)
     sample = units.of(sample)
     machine = first_machine(family, sample[:SAMPLE_ROWS], sample, signs.shape[1], settings)
-    batches = Batches(data, signs, used, settings.batch_rows, units, seed, weights)
-    descent = Descent(machine, batches, settings, threads)
-    state = keeper.load()
-    if state is not None:
-        descent.resume(state)
     kept: Held | None = None
     if len(held):
         own = np.ones(len(held)) if weights is None else weights[held]
@@ -149,12 +153,17 @@ def learn_kernels(
             keeper.save(descent.state)
 
     epochs = []
-    for epoch in descent.epochs(kept, ask):
-        epochs.append(epoch)
-        listener(epoch)  # an epoch that was not saved is reported again
-        keeper.save(descent.state)
-        if out_of_time():
-            break
+    with Batches(data, signs, used, settings.batch_rows, units, seed, weights, settings.epochs) as batches:
+        descent = Descent(machine, batches, settings, threads)
+        state = keeper.load()
+        if state is not None:
+            descent.resume(state)
+        for epoch in descent.epochs(kept, ask):
+            epochs.append(epoch)
+            listener(epoch)  # an epoch that was not saved is reported again
+            keeper.save(descent.state)
+            if out_of_time():
+                break
     error = None if kept is None else descent.state.best_error
     return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
 

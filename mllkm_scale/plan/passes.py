@@ -6,9 +6,11 @@ not known before the training: it is as many as were seen on real data.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from mllkm_scale.data.grid import default_chunk_rows
+from mllkm_scale.data.preparation.moments import ROWS_A_FEATURE
 from mllkm_scale.data.preparation.quantile_sketch import sketch_bytes
 from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.grid import Family
@@ -68,7 +70,8 @@ def chunk_bytes(sizes: Sizes) -> int:
 
 def preparing_bytes(sizes: Sizes, threads: int) -> int:
     """Chunks in each thread, and the covariances of groups of chunks if the data are projected, or their quantiles."""
-    covariances = (2 * threads + 4) * 8 * sizes.width**2 if sizes.projected else 0
+    merged = math.ceil(math.log2(1 + sizes.n_rows / (ROWS_A_FEATURE * sizes.width)))
+    covariances = (2 * threads + 4 + merged) * 8 * sizes.width**2 if sizes.projected else 0
     sketches = sketch_bytes(sizes.n_rows, sizes.n_features_in, threads) if sizes.sketched else 0
     return threads * chunk_bytes(sizes) + max(covariances, sketches)
 

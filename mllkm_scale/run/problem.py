@@ -11,9 +11,10 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Phase
-from mllkm_scale.base.executor import Executor
+from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data import Dataset, Preprocessor, check, prepare
+from mllkm_scale.data.checks import DataSummary
 from mllkm_scale.data.labels import signs_of
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import anchor_spec, kmeans_centres, random_rows
@@ -34,7 +35,7 @@ from mllkm_scale.run.advice import advice_on_data, advice_on_memory
 from mllkm_scale.run.session import Resources
 from mllkm_scale.solver.box import Box
 
-__all__ = ["Problem", "build_problem", "fingerprint_of"]
+__all__ = ["Problem", "build_problem", "check_by", "fingerprint_of"]
 
 _SAMPLE_ROWS = 1000  # for distances
 _ADDED = ("max_bytes", "max_features")  # after the first fingerprints, which have to stay what they were
@@ -102,18 +103,22 @@ def build_problem(
     keeping: Opening | None = None,
     tryout: Tryout | None = None,
     features: Array | None = None,
+    summary: DataSummary | None = None,
 ) -> Problem:
     """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the executor.
 
     Of settings that are still open, the first is taken. With a `tryout` the descent is one to compare settings by.
-    `features` are numbers of those that are used, where they are known already.
+    `features` are numbers of those that are used, where they are known already, and `summary` is of data that have been
+    checked.
 
     Kernels are learned by the threads of this process.
     """
     params = contenders(params, dataset.n_rows)[0]
     plan, listener, executor, poll = resources.plan, resources.listener, resources.executor, resources.poll
-    listener(Phase("check", dataset.name))
-    for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(check(dataset), params)):
+    if summary is None:
+        listener(Phase("check", dataset.name))
+        summary = check_by(dataset, resources)
+    for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(summary, params)):
         listener(advice)
     (classes, codes), weights = dataset.label_codes(), dataset.weights()
     poll()
@@ -133,7 +138,7 @@ def build_problem(
     in_memory = plan.in_memory and not executor.remote
 
     def prepared(preprocessor: Preprocessor) -> Dataset:
-        return prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=executor.folder or scratch)
+        return prepare(dataset, preprocessor, in_memory=in_memory, scratch_dir=scratch, executor=executor)
 
     data = prepared(preprocessor)
     poll()
@@ -157,7 +162,7 @@ def build_problem(
             hold_out=data.n_rows > FOLD_ROWS,
             keeper=None
             if keeping is None
-            else keeping(fingerprint_of(params, data, signs, weights, seed, count), seed),
+            else keeping(fingerprint_of(params, data, signs, weights, seed, count, executor), seed),
             listener=listener,
             poll=poll,
             out_of_time=resources.out_of_time,
@@ -165,6 +170,7 @@ def build_problem(
         record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:
             data.close()
+            listener(Phase("prepare", "with the learned metric"))
             preprocessor = folded(preprocessor, learned)
             data = prepared(preprocessor)
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
@@ -178,8 +184,8 @@ def build_problem(
         gammas = start.spread_gammas()
     else:
         gammas = resolve_gammas(params.gammas, family, sample)
-    if start is None or spec.beside_all:
-        anchors = _anchors("all" if spec.learned else params.anchors, data, preprocessor, seed, executor)
+    if start is None or spec.beside:
+        anchors = _anchors(spec.beside if spec.learned else params.anchors, data, preprocessor, seed, executor)
     else:
         anchors = executor.place(Dataset.from_arrays(start.kernels.anchors, name="learned anchors"))
     listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
@@ -193,8 +199,14 @@ def build_problem(
             )
     grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
     C = weight_of_loss(params.C, data.n_features)
-    fingerprint = fingerprint_of(params, data, signs, weights, seed, count)
+    fingerprint = fingerprint_of(params, data, signs, weights, seed, count, executor)
     return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names, weights)
+
+
+def check_by(dataset: Dataset, resources: Resources) -> DataSummary:
+    """Check data by the executor, or by the threads of this process where its members cannot read them."""
+    here = resources.executor.remote and dataset.path is None
+    return check(dataset, ThreadExecutor(resources.threads, resources.poll) if here else resources.executor)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:
@@ -228,8 +240,35 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
     return executor.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
 
 
+@dataclass(frozen=True)
+class DigestWork:
+    """Digests of the chunks of the prepared rows, one after the other."""
+
+    data: Dataset
+
+    @property
+    def unit_work(self) -> float:
+        return 4.0 * self.data.chunk_rows * self.data.n_features
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.data.paths
+
+    def __call__(self, units: range) -> bytes:
+        return b"".join(hashlib.blake2b(self.data.chunk(unit).data, digest_size=16).digest() for unit in units)
+
+    def describe(self, units: range) -> str:
+        return f"chunks {units[0]} to {units[-1]} of the prepared rows, of which a digest is taken"
+
+
 def fingerprint_of(
-    params: Params, data: Dataset, signs: Array, weights: Array | None, seed: int, n_learned: int
+    params: Params,
+    data: Dataset,
+    signs: Array,
+    weights: Array | None,
+    seed: int,
+    n_learned: int,
+    executor: Executor | None = None,
 ) -> str:
     """Names the problem: the same for the same prepared data and the same parameters that shape the result.
 
@@ -243,6 +282,9 @@ def fingerprint_of(
     digest.update(np.packbits(signs > 0).tobytes())
     if weights is not None:
         digest.update(np.ascontiguousarray(weights).data)
-    for _, chunk in data.chunks():
-        digest.update(np.ascontiguousarray(chunk).data)
+    if data.n_chunks == 1:
+        digest.update(data.chunk(0).data)
+        return digest.hexdigest()
+    for digests in (executor or ThreadExecutor()).start(DigestWork(data), data.n_chunks):
+        digest.update(digests)
     return digest.hexdigest()

@@ -15,7 +15,8 @@ from mllkm_scale.base.memory import peak_bytes
 from mllkm_scale.base.schemas import TrainingHeader
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.version import __version__
-from mllkm_scale.data import Dataset, check
+from mllkm_scale.data import Dataset
+from mllkm_scale.data.checks import DataSummary
 from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.errors import InterruptedTraining, MLLKMError, ParameterError
 from mllkm_scale.learn.proposals import Keeper, NothingKept
@@ -38,7 +39,7 @@ from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.machines import COLD, Machines
-from mllkm_scale.run.problem import Problem, build_problem
+from mllkm_scale.run.problem import Problem, build_problem, check_by
 from mllkm_scale.run.records import Finalizer, cluster_record, round_event
 from mllkm_scale.run.result import SupportDuals, TrainResult
 from mllkm_scale.run.selection import Selection, load_selection, select
@@ -74,6 +75,7 @@ class Training:
         self.history: list[Round] = []
         self.finish_asked_for = params.finish  # a selection may settle it
         self.selection: Selection | None = None  # of settings that were left open
+        self.summary: DataSummary | None = None  # of the data, once they were checked
         self.choice: Choice | None = None  # of C, and whether MKL weighs learned kernels
         self.calibrates = True
         self.calibration: Calibration | None = None
@@ -97,7 +99,7 @@ class Training:
             return file
 
         self.settle(dataset, resume)
-        problem = build_problem(dataset, self.params, self.resources, keeping=keeping)
+        problem = build_problem(dataset, self.params, self.resources, keeping=keeping, summary=self.summary)
         try:
             return self.run_on(problem, dataset, resume)
         finally:
@@ -120,7 +122,8 @@ class Training:
             self.params = rivals[0]
             return
         if self.selection is None:
-            check(dataset)  # whole, so that rows are named by their numbers in it
+            self.listener(Phase("check", dataset.name))  # whole, so that rows are named by their numbers in it
+            self.summary = check_by(dataset, self.resources)
             self.selection = select(dataset, rivals, self.resources)
         if self.selection is None:  # nothing to go by: the plainest contender
             self.params = rivals[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import h5py
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from mllkm_scale.data import Dataset
 from mllkm_scale.learn import batches as module
+from mllkm_scale.learn import proposals
 from mllkm_scale.learn.batches import Batches, Place, Units, window_rows
 
 PLAIN = Units(np.zeros(3), 1.0)
@@ -76,7 +79,32 @@ def test_a_window_is_bounded_and_has_whole_chunks(sizes):
         chunks = {row // height for row in rows}
         assert len(rows) == sum(min(height, sizes["n"] - chunk * height) for chunk in chunks)
         assert len(chunks) <= batches.chunks_at_once <= max(1, sizes["window_chunks"])
-        assert len(batches._rows) <= batches.chunks_at_once * height
+        assert max(len(window.rows) for window in batches._windows) <= batches.chunks_at_once * height
+
+
+def test_chunks_without_used_rows_are_not_read():
+    used = np.ones(100, dtype=bool)
+    used[16:80] = False
+    batches = make(n=100, chunk_rows=8, window_chunks=1, used=used)
+    batches.source = Watched(batches.source)
+    batches.source.leave.release(100)
+    with batches:
+        assert sorted(number for _, rows, _ in epoch_of(batches, Place(0)) for number in rows) == [
+            *range(16),
+            *range(80, 100),
+        ]
+    assert set(batches.source.reads) == {0, 1, 10, 11, 12}
+
+
+@pytest.mark.parametrize("n_rows", [7, 10, 40, 103])
+def test_of_very_many_rows_some_chunks_are_learned(monkeypatch, n_rows):
+    monkeypatch.setattr(proposals, "MOST_LEARNED", 40)
+    used = proposals.rows_to_learn(n_rows, 10, 0)
+    assert np.count_nonzero(used) == n_rows if n_rows <= 40 else 30 < np.count_nonzero(used) <= 40
+    starts = range(0, n_rows, 10)
+    assert all(used[start : start + 10].all() or not used[start : start + 10].any() for start in starts)
+    if n_rows > 40:
+        assert (used != proposals.rows_to_learn(n_rows, 10, 1)).any()
 
 
 def test_window_rows_are_whole_chunks_within_the_bytes_and_one_chunk_at_least(monkeypatch):
@@ -134,3 +162,63 @@ def test_rows_that_are_all_the_same_have_the_length_one():
     units = Units.of_sample(np.full((5, 2), 3.0))
     assert units.length == 1.0
     assert not units.of(np.full((5, 2), 3.0)).any()
+
+
+class Watched:
+    """Rows of a data set, whose reads are listed, and wait for leave."""
+
+    def __init__(self, source):
+        self.source, self.reads, self.leave = source, [], threading.Semaphore(0)
+        self.n_rows, self.n_features, self.chunk_rows = source.n_rows, source.n_features, source.chunk_rows
+        self.error = None
+
+    def part(self, start, stop):
+        assert self.leave.acquire(timeout=30)
+        if self.error is not None:
+            raise self.error
+        self.reads.append(start // self.chunk_rows)
+        return self.source.part(start, stop)
+
+
+@pytest.fixture
+def watched():
+    """Batches of four windows of a chunk each, in two epochs."""
+    batches = make(n=32, chunk_rows=8, window_chunks=1, batch_rows=8)
+    batches.source, batches.epochs = Watched(batches.source), 2
+    with batches:
+        yield batches
+
+
+def test_one_window_is_read_while_another_is_learned_and_no_further(watched):
+    source, epoch = watched.source, watched.after(Place(0))
+    source.leave.release(2)  # of the window that is waited for, and of the one that is read ahead
+    assert next(epoch)[0] == Place(0, 1)
+    watched._ahead[1].result(timeout=30)
+    assert len(source.reads) == 2
+    source.leave.release(6)
+    assert len(list(epoch)) == 3
+    watched._ahead[1].result(timeout=30)
+    assert sorted(source.reads[:4]) == [0, 1, 2, 3]
+    assert len(source.reads) == 5  # the first window of the next epoch is there
+    assert [rows for _, rows, _ in epoch_of(make(n=32, chunk_rows=8, window_chunks=1, batch_rows=8), Place(1))] == [
+        rows for _, rows, _ in epoch_of(watched, Place(1))
+    ]
+    assert watched._ahead is None  # there is no third epoch
+    assert len(source.reads) == 8
+
+
+def test_an_error_of_the_reader_is_raised_where_its_rows_are_wanted(watched):
+    source, epoch = watched.source, watched.after(Place(0))
+    source.leave.release(1)
+    next(epoch)
+    source.error = OSError("the disk is gone")
+    source.leave.release(1)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(epoch)
+
+
+def test_reading_ahead_ends_with_the_batches(watched):
+    watched.source.leave.release(8)
+    next(watched.after(Place(0)))
+    watched.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("mllkm-reader")]

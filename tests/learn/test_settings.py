@@ -58,7 +58,13 @@ def test_the_ridge_is_that_of_all_rows_and_the_dropout_that_of_the_classes(n_row
 @given(ROWS, st.integers(2, 30))
 def test_several_classes_have_no_less_dropout_than_two(n_rows, n_outputs):
     assert 0 <= dropout_share(n_rows) <= dropout_share(n_rows, n_outputs) <= 0.5
-    assert dropout_share(n_rows, n_outputs) >= 0.3
+    assert dropout_share(n_rows, n_outputs) >= (0.3 if n_rows <= 400_000 else 0.1)
+
+
+@given(st.integers(10**6, 10**11), OUTPUTS)
+def test_rows_that_are_seen_in_all_epochs_are_bounded_but_for_one_epoch(n_rows, n_outputs):
+    settings = learn_settings(n_rows, 1500, "diagonal", 0, n_outputs)
+    assert settings.epochs == 1 or settings.epochs * n_rows <= 2.25e7
 
 
 @given(ROWS, OUTPUTS, st.one_of(st.none(), st.integers(1, 3000)), st.one_of(st.none(), st.integers(1, 3000)))

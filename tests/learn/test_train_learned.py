@@ -323,6 +323,16 @@ def test_samples_that_cannot_be_told_apart_still_give_a_certified_model(anchors,
     assert result.model.certificate.primal == pytest.approx(40.0, rel=0.01)
 
 
+@pytest.mark.parametrize("finish", ["none", "mkl"])
+@pytest.mark.parametrize(("beside", "n_anchors"), [("", 8), ("+5", 5), ("+all", None), ("+1000", None)])
+def test_the_open_set_is_as_it_was_stated(data, finish, beside, n_anchors):
+    X, y = data[3]
+    settings = QUICK | {"finish": finish, "anchors": f"learned:8{beside}"}
+    certificate = train(Dataset.from_arrays(X, y), **settings).model.certificate
+    assert certificate.n_open == 8 + 4 * (len(X) if n_anchors is None else n_anchors)
+    assert certificate.dual <= certificate.primal
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 49])
 def test_few_rows_are_learned_from(n):
     rng = np.random.default_rng(0)

@@ -164,7 +164,7 @@ def test_learned_kernels_that_were_asked_for_are_one_setting_where_rows_are_too_
 GIVEN = st.fixed_dictionaries(
     {},
     optional={
-        "anchors": st.sampled_from(["auto", "all", "learned", "learned:5", "learned+all", "kmeans:4", 30]),
+        "anchors": st.sampled_from(["auto", "all", "learned", "learned:5", "learned+all", "learned+7", "kmeans:4", 30]),
         "metric": st.sampled_from(["auto", "diagonal", "full", None, 2]),
         "ridge": st.sampled_from(["auto", 0.5]),
         "C": st.sampled_from(["auto", 4.0]),

@@ -1,6 +1,7 @@
-"""Moments of the columns of a data set, gathered in one pass: groups of chunks on a fixed grid, merged in order.
+"""Moments of the columns of a data set, gathered in one pass: groups of chunks on a fixed grid, merged in a fixed tree.
 
-Chunks are merged by the update of Chan, Golub and LeVeque, in float64:
+Whoever does a range of groups merges those that the tree merges, so that few matrices travel (`TreeSum`). Chunks are
+merged by the update of Chan, Golub and LeVeque, in float64:
 
     n = n_a + n_b,   delta = mean_b - mean_a
     mean = mean_a + delta n_b / n
@@ -23,9 +24,10 @@ from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.errors import DataError
 
-__all__ = ["Moments", "MomentsWork", "gather_moments"]
+__all__ = ["ROWS_A_FEATURE", "Moments", "MomentsWork", "TreeSum", "gather_moments"]
 
-_ROWS_A_FEATURE = 16  # rows of a group for each feature, so that the matrix M is small beside the rows it sums up
+ROWS_A_FEATURE = 16
+"""Rows of a group for each feature, so that the matrix M is small beside the rows it sums up."""
 
 
 class Moments:
@@ -41,16 +43,19 @@ class Moments:
 
     def update(self, chunk: NDArray[Any]) -> None:
         """Merge the rows of a chunk."""
-        values = chunk.astype(np.float64, copy=False)
-        part = Moments(values.shape[1], cross=self.cross)
+        n, d = chunk.shape
         # Overflow ends as a column that is not finite, which `require_finite` names.
         with np.errstate(over="ignore", invalid="ignore"):
-            part.count = len(values)
-            part.mean = values.mean(axis=0)
-            centred = values - part.mean
-            part.deviations = centred.T @ centred if self.cross else np.einsum("ij,ij->j", centred, centred)
-        part.low, part.high = values.min(axis=0), values.max(axis=0)
-        self.merge(part)
+            mean = chunk.mean(axis=0, dtype=np.float64)
+            delta, count = mean - self.mean, self.count + n
+            rows = np.empty((n + 1, d))
+            np.subtract(chunk, mean, out=rows[:n])
+            rows[n] = delta * np.sqrt(self.count * n / count)  # its square is what the means add
+            self.deviations += rows.T @ rows if self.cross else np.einsum("ij,ij->j", rows, rows)
+            self.mean += delta * (n / count)
+        self.count = count
+        np.minimum(self.low, chunk.min(axis=0), out=self.low)
+        np.maximum(self.high, chunk.max(axis=0), out=self.high)
 
     def merge(self, other: Moments) -> None:
         """Merge the moments of other rows."""
@@ -84,9 +89,38 @@ class Moments:
             )
 
 
+Node = tuple[int, int, Moments]
+"""The moments of groups first .. first + size - 1, with the size a power of two of which `first` is a multiple."""
+
+
+class TreeSum:
+    """Merges nodes that come in the order of their groups: two neighbours of one size, as soon as they are there.
+
+    Which nodes are merged depends on the number of groups alone, and not on who has merged some of them before.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def add(self, node: Node) -> None:
+        first, size, moments = node
+        while self.nodes and self.nodes[-1][1] == size and first % (2 * size) == size:
+            first, _, before = self.nodes.pop()
+            before.merge(moments)
+            moments, size = before, 2 * size
+        self.nodes.append((first, size, moments))
+
+    def total(self, moments: Moments) -> Moments:
+        """All nodes, merged into these moments of nothing; the smallest ones first."""
+        for _, _, part in reversed(self.nodes):
+            part.merge(moments)
+            moments = part
+        return moments
+
+
 @dataclass(frozen=True)
 class MomentsWork:
-    """Moments of groups of chunks, of which one after the other is in memory."""
+    """Moments of groups of chunks, of which one after the other is in memory; neighbours are merged."""
 
     dataset: Dataset
     transform: Callable[[NDArray[Any]], NDArray[Any]] | None
@@ -103,8 +137,11 @@ class MomentsWork:
     def paths(self) -> tuple[Path, ...]:
         return self.dataset.paths
 
-    def __call__(self, units: range) -> list[Moments]:
-        return [self._moments(unit) for unit in units]
+    def __call__(self, units: range) -> list[Node]:
+        merged = TreeSum()
+        for unit in units:
+            merged.add((unit, 1, self._moments(unit)))
+        return merged.nodes
 
     def _moments(self, unit: int) -> Moments:
         moments = Moments(self.width, cross=self.cross)
@@ -130,12 +167,13 @@ def gather_moments(
     `width` is the number of features after the transform, if it is not that of the data set.
     """
     width = dataset.n_features if width is None else width
-    group = max(1, _ROWS_A_FEATURE * width // dataset.chunk_rows)
-    moments = Moments(width, cross=cross)
-    for parts in (executor or ThreadExecutor()).start(
+    group = max(1, ROWS_A_FEATURE * width // dataset.chunk_rows)
+    merged = TreeSum()
+    for nodes in (executor or ThreadExecutor()).start(
         MomentsWork(dataset, transform, cross, group, width), -(-dataset.n_chunks // group)
     ):
-        for part in parts:
-            moments.merge(part)
+        for node in nodes:
+            merged.add(node)
+    moments = merged.total(Moments(width, cross=cross))
     moments.require_finite(dataset.name)
     return moments

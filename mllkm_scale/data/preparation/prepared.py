@@ -6,30 +6,38 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.folders import new_scratch_file, require_room, writing_scratch
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
+from mllkm_scale.data.preparation.written_rows import rows_of_workers
 from mllkm_scale.data.sources import ArraySource
 
 __all__ = ["prepare", "require_writable", "stored_rows"]
 
 
 def prepare(
-    dataset: Dataset, preprocessor: Preprocessor, *, in_memory: bool, scratch_dir: Path | None = None
+    dataset: Dataset,
+    preprocessor: Preprocessor,
+    *,
+    in_memory: bool,
+    scratch_dir: Path | None = None,
+    executor: Executor | None = None,
 ) -> Dataset:
     """Transform a data set once, chunk by chunk.
 
-    Both forms hold the same bits: the transform always runs over the chunks of `dataset`, with one BLAS
-    thread. The labels are those of `dataset`. The grid of the result follows from its own width.
+    All forms hold the same bits: the transform always runs over the chunks of `dataset`, with one BLAS
+    thread each. The labels are those of `dataset`. The grid of the result follows from its own width.
 
     Parameters
     ----------
@@ -40,6 +48,9 @@ def prepare(
         closed, collected, or the process ends. Copies in other processes read the file and leave it there.
     scratch_dir : pathlib.Path, optional
         Made if missing; the system's folder for temporary files by default.
+    executor : Executor, optional
+        Who transforms. Workers write files of their own to the folder of the executor; what threads of this process
+        have transformed is written in the order of the chunks.
 
     Raises
     ------
@@ -53,7 +64,13 @@ def prepare(
     >>> ready.chunk(0).tolist(), ready.labels().tolist()
     ([[-1.0], [1.0]], [0, 1])
     """
-    rows = _transformed(dataset, preprocessor)
+    if executor is not None and executor.remote and executor.folder is not None:
+        written = rows_of_workers(dataset, preprocessor, executor.folder, executor)
+        labels, weights = dataset.label_source, dataset.weight_source
+        ready = Dataset(written, labels, weights=weights, path=executor.folder)
+        ready.remove_on_close(weakref.finalize(ready, _remove, written.files, os.getpid()))
+        return ready
+    rows = _transformed(dataset, preprocessor, executor or ThreadExecutor())
     shape = (dataset.n_rows, preprocessor.n_features_out)
     return stored_rows(rows, shape, dataset.work_dtype, dataset, in_memory=in_memory, scratch_dir=scratch_dir)
 
@@ -84,7 +101,7 @@ def stored_rows(
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    ready.remove_on_close(weakref.finalize(ready, _remove, path, os.getpid()))
+    ready.remove_on_close(weakref.finalize(ready, _remove, [path], os.getpid()))
     return ready
 
 
@@ -93,10 +110,37 @@ def require_writable(folder: Path) -> None:
     new_scratch_file(folder.absolute(), "prepared", ".h5").unlink()
 
 
-def _transformed(dataset: Dataset, preprocessor: Preprocessor) -> Iterator[tuple[int, NDArray[Any]]]:
-    with threadpool_limits(limits=1, user_api="blas"):
-        for start, chunk in dataset.chunks():
-            yield start, preprocessor.transform(chunk)
+@dataclass(frozen=True)
+class TransformWork:
+    """Chunks of a data set as they are prepared."""
+
+    dataset: Dataset
+    preprocessor: Preprocessor
+
+    @property
+    def unit_work(self) -> float:
+        return float(self.dataset.chunk_rows * self.preprocessor.width * (10 + self.preprocessor.n_features_out))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.dataset.paths
+
+    def __call__(self, units: range) -> list[NDArray[Any]]:
+        return [self.preprocessor.transform(self.dataset.chunk(unit)) for unit in units]
+
+    def describe(self, units: range) -> str:
+        return f"chunks {units[0]} to {units[-1]} of {self.dataset.name}, to be prepared"
+
+
+def _transformed(
+    dataset: Dataset, preprocessor: Preprocessor, executor: Executor
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    start = 0
+    with one_blas_thread():
+        for blocks in executor.start(TransformWork(dataset, preprocessor), dataset.n_chunks):
+            for block in blocks:
+                yield start, block
+                start += len(block)
 
 
 def _write(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], rows: Iterator[tuple[int, NDArray[Any]]]) -> None:
@@ -107,7 +151,8 @@ def _write(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], rows: Itera
             file.flush()  # left to the end, a write to a full disk would crash HDF5
 
 
-def _remove(path: Path, owner: int) -> None:
-    # A forked child inherits the finalizer, but not the file.
+def _remove(paths: list[Path], owner: int) -> None:
+    # A forked child inherits the finalizer, but not the files.
     if os.getpid() == owner:
-        path.unlink(missing_ok=True)
+        for path in paths:
+            path.unlink(missing_ok=True)
