@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -49,7 +50,7 @@ class Layout:
         """Numbers of a local predictor: w and b."""
         return self.n_mapped + 1
 
-    @property
+    @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each group of parameters, in their order."""
         shapes: dict[str, tuple[int, ...]] = {
@@ -63,7 +64,7 @@ class Layout:
             shapes["metric"] = (self.n_features,)
         return shapes
 
-    @property
+    @cached_property
     def runs(self) -> dict[str, slice]:
         """Where each group stands."""
         runs, start = {}, 0
