@@ -597,7 +597,10 @@ def test_without_a_network_the_error_names_routes_reasons_and_remedy(
 ) -> None:
     from sklearn.datasets import _openml
 
-    monkeypatch.setattr(_openml, "_DATA_INFO", "http://127.0.0.1:9/{}")
+    older = hasattr(_openml, "_OPENML_PREFIX")
+    monkeypatch.setattr(
+        _openml, "_OPENML_PREFIX" if older else "_DATA_INFO", f"http://127.0.0.1:9/{'' if older else '{}'}"
+    )
     catalogue(iris(Route(openml=7, labels=SPECIES), flowers()))
     asked: list[str] = []
     with pytest.raises(FetchError) as error:
