@@ -1,7 +1,8 @@
-"""Some rows of a data set as a data set of their own: those to train on, and those to choose a model by."""
+"""A part of a data set as a data set of its own: some rows, as to choose a model by, or some columns in any order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import MAX_CHUNK_ROWS, default_chunk_rows
 from mllkm_scale.data.sources import Source
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["split", "subset"]
+__all__ = ["picked_columns", "split", "subset"]
 
 
 class SubsetSource:
@@ -67,6 +69,30 @@ class SparseSubset(SubsetSource):
         """Rows `start` to `stop` of the subset, dense."""
         dense: NDArray[Any] = self.read_sparse(start, stop).toarray()
         return dense
+
+
+class ColumnSource:
+    """Columns of another source by number; windows of its whole rows are read, one at a time."""
+
+    def __init__(self, source: Source, columns: Sequence[int]) -> None:
+        self.name = source.name
+        self._source, self._columns = source, np.asarray(columns, dtype=np.int64)
+        self.shape: tuple[int, ...] = (source.shape[0], len(self._columns))
+        self.dtype: np.dtype[Any] = source.dtype
+        self._window = default_chunk_rows(source.shape[1])
+        self.buffer_bytes = source.buffer_bytes + self._window * source.shape[1] * source.dtype.itemsize
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start` to `stop`, of the columns alone."""
+        values = np.empty((stop - start, len(self._columns)), dtype=self.dtype)
+        for first in range(start, stop, self._window):
+            last = min(first + self._window, stop)
+            values[first - start : last - start] = self._source.read(first, last)[:, self._columns]
+        return values
+
+    def close(self) -> None:
+        """Close the other source."""
+        self._source.close()
 
 
 def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
@@ -124,3 +150,24 @@ def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Datas
     if not held_out.any():
         raise DataError(f"{dataset.name} has one row a class, and none to hold out: give validation data of their own")
     return subset(dataset, np.flatnonzero(~held_out), "rows"), subset(dataset, np.flatnonzero(held_out), "other rows")
+
+
+def picked_columns(dataset: Dataset, columns: Sequence[int]) -> Dataset:
+    """The columns of these numbers in this order, with the labels; nothing is read or copied now.
+
+    Examples
+    --------
+    >>> data = Dataset.from_arrays([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], ["a", "b"], feature_names=["x", "y", "z"])
+    >>> some = picked_columns(data, [2, 0])
+    >>> some.chunk(0).tolist(), some.labels().tolist(), some.feature_names
+    ([[2.0, 0.0], [5.0, 3.0]], ['a', 'b'], ('z', 'x'))
+    """
+    picked = Dataset(
+        ColumnSource(dataset.source, columns), dataset.label_source, weights=dataset.weight_source, path=dataset.path
+    )
+    names, held = dataset.feature_names, dataset.columns
+    if names is not None:
+        picked.named([names[column] for column in columns])
+    if held is not None:
+        picked.with_columns(Columns(tuple(held[column] for column in columns)))
+    return picked

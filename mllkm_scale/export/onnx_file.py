@@ -18,10 +18,10 @@ from mllkm_scale.export.onnx_machine import (
     add_component_scores,
     add_global_scores,
     add_preparation,
+    add_probabilities,
     add_table_scores,
     import_onnx,
 )
-from mllkm_scale.export.onnx_probabilities import add_probabilities
 from mllkm_scale.export.single import single_tables
 from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum

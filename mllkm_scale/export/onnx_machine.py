@@ -24,6 +24,7 @@ from mllkm_scale.export.layout import Layout, Preparation, TableLayout
 from mllkm_scale.export.single import require_single
 from mllkm_scale.kernels.distances import ROUNDING
 from mllkm_scale.kernels.maps import falls_exponentially, uses_plain_distance
+from mllkm_scale.model.calibration import TEMPERATURE, Calibration
 
 __all__ = [
     "Graph",
@@ -31,6 +32,7 @@ __all__ = [
     "add_global_scores",
     "add_levels",
     "add_preparation",
+    "add_probabilities",
     "add_table_scores",
     "import_onnx",
 ]
@@ -230,3 +232,14 @@ def _with_outer_cells(tables: TableLayout) -> tuple[Array, Array, Array, NDArray
     coefficients = np.zeros((starts[-1], *tables.coefficients.shape[1:]))
     variables[inner], coefficients[inner] = tables.variables, tables.coefficients
     return np.concatenate(edges), variables, coefficients, starts
+
+
+def add_probabilities(graph: Graph, calibration: Calibration, scores: str, n_scores: int) -> str:
+    """Probabilities (n, c) of scores (n, K); K = 1 for two classes."""
+    if n_scores > 1:
+        return graph("Softmax", graph("Mul", scores, calibration.slope), axis=1)
+    if calibration.method == TEMPERATURE:
+        scaled = graph("Mul", scores, calibration.slope)
+        return graph("Concat", graph("Sigmoid", graph("Neg", scaled)), graph("Sigmoid", scaled), axis=1)
+    second = add_levels(graph, Quantiles.of([(np.array(calibration.knots), np.array(calibration.levels))]), scores)
+    return graph("Concat", graph("Sub", 1.0, second), second, axis=1)

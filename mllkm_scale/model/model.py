@@ -36,10 +36,9 @@ from mllkm_scale.model.tables.shapes import shape_values
 
 if TYPE_CHECKING:
     from mllkm_scale.model.explanation import Explanation
-    from mllkm_scale.model.inference.direct import DirectModel
     from mllkm_scale.model.serving.server import Server
 
-__all__ = ["Model"]
+__all__ = ["DirectModel", "Model"]
 
 
 class Model(ModelParts):
@@ -123,8 +122,6 @@ class Model(ModelParts):
         >>> model.direct().predict([[1.0, 0.0]]).tolist(), model.direct().form.reason
         (['near'], 'the direct form was asked for')
         """
-        from mllkm_scale.model.inference.direct import DirectModel
-
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
     def server(self) -> Server:
@@ -394,3 +391,19 @@ class Model(ModelParts):
     def single_precision(self) -> SinglePrecision | None:
         """The machine in single precision with a bound on its error, for the kernels that have one."""
         return single_precision(self)
+
+
+class DirectModel(Model):
+    """A model that is always evaluated kernel by kernel; its file is that of the model, and loads as one."""
+
+    @property
+    def form(self) -> Form:
+        return Form(None, "the direct form was asked for")
+
+    def direct(self) -> DirectModel:
+        return self
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> DirectModel:
+        """Read a model file for the direct form; workers that are sent this model do."""
+        return Model.load(path).direct()

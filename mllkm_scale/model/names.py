@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from mllkm_scale.data.columns import picked_columns
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.subset import picked_columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.printable import printable
 

@@ -20,7 +20,7 @@ from mllkm_scale.data.preparation.scaling import Scaling
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import Model, evaluate, load_model, model_checksum, save_model
-from mllkm_scale.model.inference.direct import DirectModel
+from mllkm_scale.model.model import DirectModel
 from mllkm_scale.model.tables import form as forms
 from mllkm_scale.model.tables.additive import AdditiveModel, compile_additive
 from mllkm_scale.model.tables.form import MIN_KERNELS
