@@ -39,7 +39,7 @@ __all__ = ["Evaluation", "PredictSummary", "evaluate", "explain_file", "predict_
 class PredictSummary:
     """What a prediction wrote; `counts` says how often each class was predicted.
 
-    `by_name` says whether columns were matched by name, and `ignored` are those that are no features of the model.
+    `by_name` says whether columns were matched by name. `ignored` lists the columns that are not features of the model.
     """
 
     source: Location
@@ -77,8 +77,8 @@ def predict_file(
     An HDF5 target holds the data set ``prediction``; its attributes ``classes`` and ``model_checksum`` say which model
     made it. A CSV target has the column ``prediction``. Memory is bounded by a block of the source, of about 4 MB.
 
-    Where the source and the model have names of features, columns are matched by name, in any order, and other columns
-    are left out: a label, for example. What has no names is taken by position.
+    If source and model have names of features, columns are matched by name, in any order, and other columns, such as a
+    label, are ignored. Columns without names are matched by position.
 
     Parameters
     ----------
@@ -90,18 +90,18 @@ def predict_file(
     target : path
         Ends with .h5, .hdf5, .csv or .tsv; "-" for CSV on standard output.
     format : str, optional
-        Of the source; by default from its name, and HDF5 where that says nothing.
+        Format of the source; by default its name decides, and HDF5 is assumed if the name does not say.
     x : str, optional
         HDF5, zarr and NPZ: name of the array of the samples, X by default.
     label_column : str or int, optional
-        CSV, TSV and Parquet: name or position of a column that is no feature and is left out; none by default.
+        CSV, TSV and Parquet: name or position of a column that is not a feature and is ignored; none by default.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
     by_position : bool
-        Take columns by position though they have names.
+        Match columns by position even if they have names.
     scores : bool
-        Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``, of which two classes
-        have one, positive for the second.
+        Also write the decision function: the data set ``scores``, or the columns ``score_LABEL``. Two classes have one
+        column, positive for the second class.
     probabilities : bool
         Also write the probability of every class: the data set ``probabilities``, or the columns ``probability_LABEL``.
     overwrite : bool
@@ -119,11 +119,11 @@ def predict_file(
     ClusterError
         If the workers or their scheduler are lost.
     DataError
-        If the source cannot be read or does not fit the model; row or line, and column are named. Features that are
-        missing are listed, with columns whose names are near theirs.
+        If the source cannot be read or does not fit the model; the message names row or line, and column. It lists
+        missing features, with columns of similar names.
     ParameterError
-        If the target exists, is the source, or has a name of no known format; or an option does not fit the source; or
-        probabilities are wanted of a model without a calibration.
+        If the target exists, is the source, or has an unknown suffix; if an option does not fit the source; or if
+        probabilities are asked of a model without a calibration.
     ScratchError
         If the target cannot be written.
 

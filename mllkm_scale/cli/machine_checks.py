@@ -62,7 +62,7 @@ SLOW_BYTES_PER_S = 30e6
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, how it is, and what to do about it; a warning or a problem has a remedy.
+    """The subject of a check, its state, and the remedy if it is a warning or a problem.
 
     >>> Finding("disk", "warning", "1.0 GB free", "free some space").in_words
     '1.0 GB free: free some space'
@@ -86,8 +86,8 @@ Check = Callable[[], Iterable[Finding]]
 class Checkup:
     """What to look at beside the machine itself.
 
-    `scratch_dir` is the folder of temporary files, and `budget_bytes` and `n_jobs` are what a training may take. The
-    reading of `data` is timed, and `cluster` must answer within `timeout_s`.
+    `scratch_dir` is the folder for temporary files; `budget_bytes` and `n_jobs` are the memory and the threads of a
+    training. Reading `data` is timed, and `cluster` must answer within `timeout_s`.
     """
 
     scratch_dir: Path

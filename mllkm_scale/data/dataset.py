@@ -28,11 +28,10 @@ FEATURE_NAMES = "feature_names"
 
 
 class Dataset:
-    """A matrix of samples, and their labels, of which only a chunk of rows is ever read at once.
+    """A matrix of samples and their labels, read one chunk of rows at a time.
 
-    Make one with `Dataset.open` or `Dataset.from_arrays`. A data set on disk can be pickled: what travels is
-    its path, and the receiving process opens the file itself. Arrays that are handed out may be views of the
-    data: do not write to them.
+    Make one with `Dataset.open` or `Dataset.from_arrays`. A data set on disk can be pickled: the pickle holds its path,
+    and the receiving process opens the file itself. Returned arrays may be views of the data: do not write to them.
 
     Attributes
     ----------
@@ -41,11 +40,11 @@ class Dataset:
     dtype : numpy.dtype
         Type as stored.
     work_dtype : numpy.dtype
-        Type of what is handed out: float32 or float64.
+        Type of the returned rows: float32 or float64.
     path : pathlib.Path, URL or None
-        Where it stands: on disk, or where other processes can open it.
+        Where it is on disk, or where other processes can open it.
     name : str
-        How messages call it, such as ``train.h5:X``.
+        Its name in messages, such as ``train.h5:X``.
     chunk_rows, n_chunks : int
         The grid. By default `chunk_rows` follows from `n_features` alone, so that results have the same bits
         everywhere.
@@ -56,11 +55,11 @@ class Dataset:
     columns : Columns or None
         What the columns of a table hold; None for a matrix of numbers without missing values.
     indicators : array of bool of shape (n_features,) or None
-        Which features are 0 or 1 and stand for a level of a category, or for a missing value.
+        Which features are indicators (0 or 1) of a level of a category, or of a missing value.
     buffer_bytes : int
         Memory that reading a chunk may take beside the chunk itself.
     held_bytes : int
-        Memory that is held for it as long as it is used, where a training has made it.
+        Memory that a training holds for it as long as it is used.
 
     Examples
     --------
@@ -130,8 +129,8 @@ class Dataset:
             .parquet. zarr and Parquet may also be a URL that fsspec opens, such as s3://bucket/train.zarr: each process
             that reads has its own credentials.
         x, y : str
-            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels. Of Parquet, `y`
-            is the column of the labels, by name or position, and all others are features.
+            Names of the data sets of the samples and of the labels; ``y=None`` for data without labels. For Parquet,
+            `y` is the column of the labels (name or position), and all other columns are features.
         sample_weight : str, optional
             Name of the data set of the weights of the rows.
         chunk_rows : int, optional
@@ -208,10 +207,10 @@ class Dataset:
         name: str = "X",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
-        """Wrap arrays in memory; they are kept as they are and not copied, but for sparse ones that are not CSR.
+        """Wrap arrays in memory without copying them; sparse matrices other than CSR are converted.
 
-        `sample_weight` are the weights of the rows, and `feature_names` by default the columns of X, if it is a table
-        that has such.
+        `sample_weight` holds the weights of the rows. `feature_names` defaults to the column names of X, if X is a
+        table.
 
         Examples
         --------
@@ -236,7 +235,7 @@ class Dataset:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are stored without their zeros; those that are handed out are dense."""
+        """Whether rows are stored without their zeros; returned rows are dense."""
         return hasattr(self._x, "read_sparse")
 
     @property
@@ -295,7 +294,7 @@ class Dataset:
     def label_codes(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Classes in ascending order, and the position of each label among them, (n_rows,).
 
-        Labels are read in blocks; those that are missing or continuous, and more than 1,000 classes, are refused.
+        Labels are read in blocks. Missing or continuous labels and more than 1,000 classes are refused.
 
         Examples
         --------
@@ -328,7 +327,7 @@ class Dataset:
     def weights(self, *, some: bool = True) -> NDArray[np.float64] | None:
         """The weight of every row in the loss, (n_rows,); None if there are none.
 
-        Those that are negative or not finite are refused, and weights that are all zero, if `some` are to be positive.
+        Negative and infinite weights are refused; with `some`, weights that are all zero are refused, too.
 
         Examples
         --------
@@ -361,7 +360,7 @@ class Dataset:
         return Dataset(self._x, self._y, weights=weights, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
 
     def unlabelled(self) -> Dataset:
-        """The same samples without their labels and weights, which then do not travel with them to another process."""
+        """The same samples without their labels and weights, so that these are not sent to other processes."""
         return Dataset(self._x, None, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
 
     @property
@@ -371,41 +370,41 @@ class Dataset:
 
     @property
     def label_name(self) -> str:
-        """How messages call the labels."""
+        """Name of the labels in messages."""
         return "y" if self._y is None else self._y.name
 
     @property
     def source(self) -> Source:
-        """Where the samples come from, to be shared by data sets made of this one."""
+        """Where the samples come from; data sets made from this one share it."""
         return self._x
 
     @property
     def label_source(self) -> Source | None:
-        """Where the labels come from, to be shared by data sets made of this one."""
+        """Where the labels come from; data sets made from this one share it."""
         return self._y
 
     @property
     def weight_source(self) -> Source | None:
-        """Where the weights come from, to be shared by data sets made of this one."""
+        """Where the weights come from; data sets made from this one share it."""
         return self._w
 
     @property
     def weight_name(self) -> str:
-        """How messages call the weights."""
+        """Name of the weights in messages."""
         return "class_weight" if self._w is None else self._w.name
 
     def named_as(self, other: Dataset) -> Self:
-        """This data set, whose features are called, and whose columns are, as those of another."""
+        """This data set with the names of features and the columns of another one."""
         self._names, self._columns, self.indicators = other._names, other._columns, other.indicators
         return self
 
     def with_names(self, names: Sequence[str]) -> Self:
-        """This data set, whose features are called so."""
+        """This data set with these names of its features, if there are any."""
         self._names = partial(_given_names, tuple(names))
         return self
 
     def with_columns(self, columns: Columns | None) -> Self:
-        """This data set as a table with such columns."""
+        """This data set as a table with these columns."""
         self._columns = columns
         return self
 

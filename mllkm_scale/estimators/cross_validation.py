@@ -46,9 +46,9 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
     kernel_counts : sequence of int, optional
         Values of `max_kernels` to choose from, at the C of the estimator.
     cv : int, splitter or iterable
-        Folds, as in scikit-learn; an int is that of a StratifiedKFold.
+        Folds, as in scikit-learn; an int is the number of folds of a StratifiedKFold.
     choose : {"best", "knee"}
-        The model of least error, or that at which accuracy begins to be dear.
+        The model of least error, or the one beyond which accuracy becomes expensive.
     below : str or sequence of str, optional
         Limits that the model must keep: "20us" a row (in a batch, on one thread of this machine), "100kB" of file.
 

@@ -58,10 +58,11 @@ class TableFacts:
 class Description:
     """A model in numbers.
 
-    `file_bytes` is None if no file was named; `memory_bytes` are the arrays, and `block_bytes` what a thread
-    that predicts takes beside them. A predicted row costs `multiply_adds`, and `bumps` values of the map h: by the
-    direct form, where there are `tables`; where there are none `no_tables` says why. `feature_names` are None where the
-    model knows its features by their order alone, and `calibration` is None where it gives no probabilities.
+    `file_bytes` is None if no file was named. `memory_bytes` is the size of the arrays, and `block_bytes` the
+    additional memory of a thread that predicts. A predicted row costs `multiply_adds`, and `bumps` values of the map h;
+    if there are `tables`, these are the costs of the direct form, and otherwise `no_tables` says why there are none.
+    `feature_names` is None if the model knows its features only by their order, and `calibration` is None if it gives
+    no probabilities.
     """
 
     map: str
@@ -109,7 +110,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
     ----------
     model : Model
     path : path, optional
-        Its file, whose size is to be told.
+        Its file, whose size is part of the description.
     heaviest : int
         How many of the kernels with the largest weights to list.
 

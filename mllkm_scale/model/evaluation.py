@@ -33,22 +33,20 @@ class Evaluation:
     confusion : int64 array (c, c)
         Rows are true classes, columns predicted ones.
     log_loss, brier, calibration_error : float or None
-        Of the probabilities, where the model has a calibration: the mean of -log p of the true class; the mean of
-        sum_k (p_k - [k is true])^2; and how far the largest probability is from how often its class is true, a mean
-        over ten bins of it, weighed by their rows. Where rows have weights, these count in all of
-        them, and in the bins.
+        For a model with a calibration: the mean of -log p of the true class; the mean of sum_k (p_k - [k is true])^2;
+        and the mean difference, over ten bins weighted by their rows, between the largest probability and the frequency
+        with which its class is true. Weights of rows, if there are any, count in all of these and in the bins.
     weighted_error : float or None
-        Share of the weight of the rows whose label was not predicted, where rows have weights; counts are of rows.
+        Share of the weight of wrongly predicted rows, if rows have weights; the confusion matrix counts rows.
     bins : array (3, 10) or None
         Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
     curves : tuple of Curve
         ROC and precision-recall curves with their areas: one for two classes, and otherwise one per class.
     telling : tuple of int
-        Rows that are worth an explanation: the surest of those predicted rightly, the least sure of all, and the
-        surest of those predicted wrongly, as far as there are such.
+        Rows that are worth an explanation: the surest correct one, the least sure of all, and the surest wrong one, if
+        they exist.
     calibration_by_chance : float or None
-        What the calibration error would be, about, if each class were true with exactly the probability that it is
-        given: bins of few rows are off by chance.
+        Approximate calibration error of perfectly calibrated probabilities: bins of few rows deviate by chance.
 
     Examples
     --------
@@ -85,17 +83,17 @@ class Evaluation:
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """Of the samples predicted as each class, the share that are; 0 if there are none."""
+        """Share of the samples predicted as each class that belong to it; 0 if there are none."""
         return _share(np.diagonal(self.confusion), self.confusion.sum(axis=0))
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """Of the samples of each class, the share predicted so; 0 if there are none."""
+        """Share of the samples of each class that are predicted as that class; 0 if there are none."""
         return _share(np.diagonal(self.confusion), self.confusion.sum(axis=1))
 
     @property
     def f1(self) -> NDArray[np.float64]:
-        """Harmonic mean of precision and recall; 0 if a class is neither there nor predicted."""
+        """Harmonic mean of precision and recall; 0 if a class neither occurs nor is predicted."""
         total = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
         return _share(2 * np.diagonal(self.confusion), total)
 
@@ -119,10 +117,10 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     ----------
     model : Model
     dataset : Dataset
-        With labels, each a class of the model, and perhaps weights; not all classes need occur. Columns are matched by
-        name where both the data set and the model have names.
+        With labels, which are classes of the model, and perhaps weights; not all classes need occur. Columns are
+        matched by name if both data set and model have names.
     by_position : bool
-        Take columns by position though they have names.
+        Match columns by position even if they have names.
     n_jobs : int, optional
         Threads; -1 for one per core.
 

@@ -44,7 +44,7 @@ NAME, VALUE = 32, 20  # letters of them
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What the scores of one row consist of; K is 1 for two classes, and otherwise the number of classes.
+    """The parts of the scores of one row; K is 1 for two classes, and otherwise the number of classes.
 
     Attributes
     ----------
@@ -56,18 +56,19 @@ class Explanation:
     probabilities : array (c,) or None
         Where the model has a calibration.
     features : tuple of str
-        Names of the features, or of the columns of a table; of components, where a component-wise machine stands behind
-        a projection.
+        Names of the features, or of the columns of a table; names of components for a component-wise machine behind a
+        projection.
     values : tuple of str
         What the row has there.
     contributions : array (K, features)
         What each feature adds to each score.
     constants : array (K,)
-        What belongs to no feature.
+        The part that belongs to no feature.
     kernels : array (K, s)
         What each kernel adds to each score.
     closeness : array (s,)
-        The bump of each kernel at the row: 1 at its anchor, less farther away; of component-wise kernels the mean.
+        The bump of each kernel at the row: 1 at its anchor, and less farther away; the mean over components for
+        component-wise kernels.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class Explanation:
 
     @property
     def machine(self) -> int:
-        """Which of the K scores is the one to look at: that of the label, or the only one."""
+        """The number of the score of the label among the K scores; 0 if there is only one."""
         return 0 if len(self.scores) == 1 else self.classes.index(self.label)
 
     def strongest(self, most: int = MOST) -> list[tuple[str, str, float]]:

@@ -53,23 +53,23 @@ class Model(ModelParts):
     gammas, kernel_scale : arrays (s,)
         `kernel_scale` is the normalisation; the coefficients contain it already.
     weights : array (s,) or (K, s)
-        beta, shared by the classes or one row a class.
+        beta, shared by the classes, or one row per class.
     coef : array (K, s, d)
     local_coef : array (K, s)
     preprocessor : Preprocessor
     certificate : ModelRecord
     feature_names : tuple of str, optional
-        The names of the features, or of the columns of the table that the model was trained on. Rows that come with
-        names are matched by them: data frames and data sets in any order of their columns, of which others are left
-        out. Rows without names are taken by position.
+        The names of the features, or of the columns of the table that the model was trained on. Rows with names, such
+        as data frames and data sets, are matched by name: their columns may have any order, and other columns are
+        ignored. Rows without names are matched by position.
     calibration : Calibration, optional
         How scores become probabilities.
     encoding : Encoding, optional
-        What makes features of the rows of a table; None where rows are numbers.
+        Turns the rows of a table into features; None if rows are numbers.
     profile : Profile, optional
         Where the training rows lie, and how much each feature moves the scores there.
     reduction : Reduction, optional
-        What makes features of rows with many columns, sparse or dense.
+        Turns rows with many columns, sparse or dense, into few features.
 
     Examples
     --------
@@ -90,12 +90,12 @@ class Model(ModelParts):
 
     @property
     def form(self) -> Form:
-        """By which tables rows are evaluated, or why by none; tables are made when this is first asked for."""
+        """The tables by which rows are evaluated, or the reason why there are none; made at the first access."""
         return additive_form(self)
 
     @property
     def blocks(self) -> BlockPlan:
-        """In which blocks rows are evaluated."""
+        """The blocks in which rows are evaluated."""
         d, tables = self.anchors.shape[1], self.form.tables
         if tables is not None:
             return tables.blocks(self.preprocessor.width)
@@ -103,7 +103,7 @@ class Model(ModelParts):
 
     @property
     def row_work(self) -> float:
-        """About what a row takes, in multiply-adds: a bump is as dear as twenty, a lookup in a table too."""
+        """Approximate cost of a row in multiply-adds; a bump counts as twenty, and so does a lookup in a table."""
         (s, d), K, tables = self.anchors.shape, self.n_machines, self.form.tables
         prepared = self.preprocessor.n_columns * (1 if self.preprocessor.projection is None else d)
         prepared += 20 * self.preprocessor.n_lookups
@@ -125,9 +125,9 @@ class Model(ModelParts):
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
     def server(self) -> Server:
-        """This machine laid out to answer for single rows, one after another, without delay; see `Server`.
+        """This machine laid out for single rows, one after another, without delay; see `Server`.
 
-        Making it compiles its loops, or reads them from numba's cache; tables are made here, too.
+        This compiles its loops, or reads them from numba's cache, and makes the tables.
 
         Examples
         --------
@@ -146,10 +146,10 @@ class Model(ModelParts):
         """How much each feature, or column of a table, moves the scores: (n_features_in,), summing to one.
 
         The importance of a feature is the mean over training rows of the size of the gradient of the scores along it,
-        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns that are made of one
-        feature move together, and features that are made of one column of a table are added up. Zero throughout if no
-        feature moves the scores. A model without a profile, of a stream or of version 0.1.0, takes its anchors for the
-        rows.
+        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns made from one feature move
+        together, and the importances of features made from one column of a table are added up. All are zero if no
+        feature moves the scores. A model without a profile (of a stream, or of version 0.1.0) uses its anchors in place
+        of the rows.
 
         Examples
         --------
@@ -194,15 +194,15 @@ class Model(ModelParts):
     def shape_function(self, feature: int, grid: ArrayLike) -> Array:
         """f_kl of a component-wise machine on a grid: (n,) for two classes and (n, K) otherwise.
 
-        The machine is f_k(z) = sum_l f_kl(z_l), z the prepared row, so that these are curves to be drawn. They are
-        evaluated by their formula, not by tables.
+        The machine is f_k(z) = sum_l f_kl(z_l) with the prepared row z, so these functions can be drawn as curves. They
+        are evaluated by their formula, not by tables.
 
         Parameters
         ----------
         feature : int
-            l, from 0, of the features as the kernels see them: after scaling and projection.
+            l, from 0: the number of the feature after scaling and projection.
         grid : array-like of shape (n,)
-            Values of that feature, after scaling and projection too; ``anchors[:, feature]`` shows their range.
+            Values of that feature after scaling and projection; ``anchors[:, feature]`` shows their range.
 
         Raises
         ------
@@ -224,13 +224,13 @@ class Model(ModelParts):
 
     @cached_property
     def machine(self) -> Model:
-        """The model behind the encoding or reduction, which takes rows of features; itself where there is none."""
+        """The model behind encoding or reduction, which takes rows of features; itself if there is neither."""
         if self.step is None:
             return self
         return self._with(encoding=None, reduction=None, feature_names=unique_names(self.step.feature_names))
 
     def behind(self, step: FirstStep) -> Model:
-        """This machine behind an encoding, by which it takes rows of a table, or a reduction of many columns."""
+        """This machine behind an encoding, so that it takes rows of a table, or behind a reduction of many columns."""
         if isinstance(step, Reduction):
             return self._with(reduction=step, feature_names=None)
         names = step.columns.names
@@ -240,9 +240,9 @@ class Model(ModelParts):
         return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | parts)
 
     def numeric(self, dataset: Dataset, *, by_position: bool = False) -> tuple[Model, Dataset]:
-        """The machine behind the encoding, and the rows of a data set as that takes them; nothing is read now.
+        """The machine behind the encoding, and the rows of a data set in the form that it takes; nothing is read yet.
 
-        Columns are matched by name where both have names, unless they are to be taken by position.
+        Columns are matched by name if both have names, unless `by_position` is set.
 
         Raises
         ------
@@ -275,29 +275,29 @@ class Model(ModelParts):
     def decision_function(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
         """f of every row: (n,) for two classes, positive for the second, and (n, K) otherwise.
 
-        On one machine with one set of libraries, the bits of a row's value depend neither on the rows it is
-        asked for with nor on `n_jobs`: rows are evaluated in blocks of a fixed height, the last one filled
-        up with zeros, and with one BLAS thread. That the place in a block does not matter is how the products
-        of BLAS behave at such heights, and is tested; no standard promises it. Between processors or
-        libraries the last bits differ; by tables, the values may differ as far as the tables may be off.
+        On one computer with one set of libraries, the bits of the value of a row depend neither on the other rows nor
+        on `n_jobs`: rows are evaluated with one BLAS thread in blocks of a fixed height, and the last block is filled
+        with zeros. The place in a block does not matter because the products of BLAS behave so at these heights; tests
+        check this, but no standard promises it. Between processors or libraries, the last bits may differ. Values from
+        tables may differ by the error of the tables.
 
-        Component-wise models with many kernels are evaluated by tables that are off by at most 1e-6 (`form` has
-        them and their bound) and are made in the first call; `direct` gives a model that is evaluated exactly.
+        Component-wise models with many kernels are evaluated by tables with an error of at most 1e-6. The first call
+        makes them, and `form` holds them and their bound. `direct` returns a model that is evaluated exactly.
 
         Parameters
         ----------
         X : array-like of shape (n, n_features_in), or data frame
             The columns of a data frame are matched by name, if the model knows names. A model that was trained on a
-            table takes a table of pandas, polars or Arrow, or rows of its values. Of a collection of dask or xarray the
-            result is one, too, and nothing is computed yet; `n_jobs` does not matter then.
+            table takes a table of pandas, polars or Arrow, or rows of values. For a collection of dask or xarray, the
+            result is a lazy collection, and `n_jobs` has no effect.
         n_jobs : int, optional
             Threads; -1 for one per core.
 
         Raises
         ------
         DataError
-            If X has another number of columns, or lacks features that the model knows by name; or has NaN or infinity,
-            of which row and column are named.
+            If X has another number of columns, lacks features that the model knows by name, or has NaN or infinity; the
+            message names row and column.
         """
         if is_collection(X):
             return self._lazily("decision_function", X)
@@ -307,10 +307,10 @@ class Model(ModelParts):
         return np.concatenate([f for _, f in self.decision_chunks(self._table(rows), n_jobs=n_jobs)])
 
     def predict(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
-        """The label of every row, shape (n,), as `decision_function` decides.
+        """The label of every row, shape (n,), by the sign or the largest value of `decision_function`.
 
         Global gaussian kernels are evaluated in single precision with a bound on the error, and again in double
-        where the bound leaves a doubt.
+        precision if the bound leaves the label open.
         """
         if is_collection(X):
             return self._lazily("predict", X)
@@ -321,10 +321,10 @@ class Model(ModelParts):
         return np.concatenate([labels for _, labels in self.predict_chunks(self._table(rows), n_jobs=n_jobs)])
 
     def predict_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
-        """The probability of each class, (n, c): what `calibration` makes of `decision_function`.
+        """The probability of each class, (n, c): `calibration` applied to `decision_function`.
 
-        Labels follow from the decision function. With the method "temperature" the label is always the class of the
-        largest probability; with "isotonic", two classes, it may be another one for rows near the boundary.
+        Labels follow from the decision function. With the method "temperature", the label is always the class of the
+        largest probability. With "isotonic" (two classes), it may differ for rows near the boundary.
 
         Raises
         ------
@@ -346,7 +346,7 @@ class Model(ModelParts):
         return calibration.probabilities(self.decision_function(X, n_jobs=n_jobs))
 
     def predict_log_proba(self, X: ArrayLike, *, n_jobs: int | None = None) -> Array:
-        """The logarithm of `predict_proba`, exact where probabilities are tiny, too."""
+        """The logarithm of `predict_proba`, also exact for tiny probabilities."""
         if is_collection(X):
             return self._lazily("predict_log_proba", X)
         calibration = self.require_calibration()

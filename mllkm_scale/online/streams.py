@@ -54,40 +54,41 @@ def stream(
     Parameters
     ----------
     samples : Samples
-        Where they come from, such as `open_samples`, `DatasetSamples` or `IterableSamples`.
+        The source of the samples, such as `open_samples`, `DatasetSamples` or `IterableSamples`.
     classes : array-like, optional
-        All labels that can come; without, those of the first `warm_up` samples are all.
+        All labels that may occur; by default those of the first `warm_up` samples.
     like : Dataset, optional
-        Samples like those that will come, from which scaling, projection, gammas and C are taken; by default they are
-        the first `warm_up` that come.
+        Samples like those that will come, from which scaling, projection, gammas and C are computed; by default the
+        first `warm_up` samples.
     test : Dataset, optional
-        Labelled rows that the model is measured on in the end.
+        Labelled rows on which the model is tested at the end.
     client : distributed.Client, optional
-        Its workers probe kernels, where that is worth it; the result has the same bits.
+        Its workers probe kernels if that saves time; the result has the same bits.
     run_dir : path, optional
         Folder for the model, checkpoints, the record, the log and the report.
     resume : bool
-        Go on from the checkpoint in `run_dir`: samples that were learned are skipped, and the result has the bits of a
-        stream that was never interrupted. A stream that ended may be resumed by a longer one.
+        Continue from the checkpoint in `run_dir`: samples that were learned are skipped, and the result has the bits of
+        an uninterrupted stream. A stream that has ended may be resumed with a longer one.
     overwrite : bool
-        Replace what `run_dir` holds.
+        Replace the contents of `run_dir`.
     listener : callable, optional
         Called with every `Event`.
     should_stop : callable, optional
-        Asked after each chunk, or a thousand samples of it; when it returns true, a checkpoint is written, and
-        InterruptedTraining raised.
+        Called after each chunk, or after a thousand samples of a long one; when it returns true, a checkpoint is
+        written and InterruptedTraining is raised.
     waiting : callable
-        Makes the context in which the next chunk is waited for; a KeyboardInterrupt there ends the stream likewise.
+        Returns a context in which the stream waits for the next chunk; a KeyboardInterrupt there ends the stream in the
+        same way.
     checkpoint_s : float
         Seconds from one checkpoint to the next.
     held_bytes : int
-        Memory of what the program holds beside, within `memory_budget`.
+        Memory of other arrays and libraries of the program; it counts within `memory_budget`.
     report : bool, optional
-        Whether `run_dir` gets a report.html in the end; by default as configured (yes).
+        Whether to write report.html to `run_dir` at the end; the default is the configuration (yes).
     image_shape : text or sequence of int, optional
-        "28x28" or (28, 28) where a sample is an image, so that the report shows anchors as such.
+        "28x28" or (28, 28) if a sample is an image of that height and width; the report then shows anchors as images.
     **params
-        `max_samples`, `window`, `warm_up`, and those parameters of `MLLKMClassifier` that mean the same to it.
+        `max_samples`, `window`, `warm_up`, and the parameters of `MLLKMClassifier` that apply to streams.
 
     Examples
     --------

@@ -73,8 +73,8 @@ FORMATS = {
 class ConvertSummary:
     """What a conversion wrote: every array by name, with its shape and type.
 
-    `n_rows` and `n_features` are those of X, 0 if no array has that name; `label_type` is the type of y. `columns` are
-    those of a table that has more than numbers, or missing values, and None otherwise.
+    `n_rows` and `n_features` describe X; they are 0 if no array has that name. `label_type` is the type of y. `columns`
+    describes a table with categories or missing values, and is None otherwise.
     """
 
     source: Location
@@ -108,12 +108,11 @@ def convert(
 ) -> ConvertSummary:
     """Convert a file to an HDF5 file with the data sets X and y.
 
-    Where the columns have names, these are the data set feature_names. Columns of a table may hold numbers, text
-    (categories), booleans (true and false) and dates (ISO 8601), and cells may be empty: what each column holds is
-    found out from its cells, and stands beside X (`Dataset.columns`), in which categories are codes and missing values
-    NaN.
+    Names of columns become the data set feature_names. Columns of a table may hold numbers, text (categories), booleans
+    (true and false) and dates (ISO 8601), and cells may be empty: the cells of a column decide its kind, which is
+    stored beside X (`Dataset.columns`). In X, categories are codes, and missing values are NaN.
 
-    The target appears when all of it is written, and is untouched after an error or an interruption.
+    The target appears only when it is complete. After an error or an interruption it is as before.
 
     Parameters
     ----------
@@ -132,14 +131,15 @@ def convert(
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
     categories, as_number : sequence of str or int
-        CSV, TSV and Parquet: columns, by name or position, that are categories or numbers whatever they look like.
+        CSV, TSV and Parquet: columns, by name or position, to read as categories or as numbers, whatever their cells
+        look like.
     hold_out : float, optional
         Share of the rows of each class, drawn at random, that become X_test and y_test of the same file. The first row
-        of a class is not among them.
+        of a class is never drawn.
     seed : int
         Of the draw; the same file, share and seed give the same rows.
     sparse : bool or None
-        LIBSVM: store X without its zeros (`mllkm_scale.data.sparse`); None where it is wide and mostly zeros.
+        LIBSVM: store X without its zeros (`mllkm_scale.data.sparse`). None: if it is wide and mostly zeros.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block, in bytes or rows.
     overwrite : bool
@@ -152,7 +152,8 @@ def convert(
     Raises
     ------
     DataError
-        If the source is damaged or holds what cannot be converted; file, line or row, and column are named.
+        If the source is damaged or has values that cannot be converted; the message names file, line or row, and
+        column.
     ParameterError
         If the target exists, or an option does not belong to the format.
     ScratchError

@@ -22,7 +22,7 @@ __all__ = ["Preprocessor"]
 
 @dataclass(frozen=True, eq=False)
 class Preprocessor:
-    """What happens to a row before any kernel sees it: a scaling, then a projection or none.
+    """The preparation of a row for the kernels: a scaling, and then perhaps a projection.
 
     Examples
     --------
@@ -57,11 +57,11 @@ class Preprocessor:
         whiten : bool
             Divide each component by its standard deviation.
         executor : Executor, optional
-            Who does the passes.
+            Runs the passes.
         indicators : array of bool, optional
-            Features that are 0 or 1; by default as the data set says. See `fit_scaling`.
+            Features that are 0 or 1; by default those that the data set names. See `fit_scaling`.
         features : array of int, optional
-            Numbers of the features that columns are made of; by default all.
+            Numbers of the features that are used; by default all.
         """
         scaled = fit_scaling(dataset, scaling, executor, dataset.indicators if indicators is None else indicators)
         if features is not None:
@@ -82,7 +82,7 @@ class Preprocessor:
 
     @property
     def width(self) -> int:
-        """Features of a row before or after the scaling, whichever is more: of such rows blocks are made."""
+        """Features of a row before or after the scaling, whichever is more; it decides the size of blocks."""
         return max(self.n_features_in, self.n_columns)
 
     @property
@@ -97,12 +97,12 @@ class Preprocessor:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a plain scaling and principal components, or none: that which version 1 of files can hold."""
+        """Whether it is a plain scaling with or without principal components, which version 1 of files can hold."""
         return self.scaling.columns is None and (self.projection is None or self.projection.orthonormal)
 
     @property
     def invertible(self) -> bool:
-        """Whether for any prepared row there is one that is prepared to it, which `invert` then finds."""
+        """Whether `invert` finds, for any prepared row, a row that is prepared to it."""
         projection = self.projection
         if projection is None or projection.orthonormal:
             return self.scaling.one_to_one
@@ -112,9 +112,9 @@ class Preprocessor:
     def transform(self, X: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
         """Rows as the kernels see them, C-contiguous.
 
-        Computed in float64, and returned as float32 if X is of a type that float32 holds exactly (float64 if
-        not), or as `dtype`. With a projection, the last bits depend on the rows given at once and on the
-        threads of BLAS.
+        Computed in float64, and returned as `dtype`; by default as float32 if float32 holds the type of X exactly, and
+        otherwise as float64. With a projection, the last bits depend on the rows of the call and on the threads of
+        BLAS.
         """
         if X.ndim != 2 or X.shape[1] != self.n_features_in:
             raise DataError(f"X has shape {X.shape}: the model was trained with {self.n_features_in} features per row")
@@ -124,9 +124,10 @@ class Preprocessor:
         return np.ascontiguousarray(values, dtype=work_dtype(X.dtype) if dtype is None else dtype)
 
     def invert(self, Z: NDArray[Any]) -> NDArray[np.float64]:
-        """Rows as the kernels see them, back in the units of the data, as far as it can be told.
+        """Prepared rows in the units of the data, as far as these can be recovered.
 
-        What a projection has left out is that of the mean, and unit-norm scaling keeps no norms.
+        Directions that a projection has left out get the values of the mean, and norms that unit-norm scaling has
+        removed stay one.
 
         >>> data = Dataset.from_arrays([[0.0, 1.0], [2.0, 1.0], [4.0, 4.0]])
         >>> preprocessor = Preprocessor.fit(data, "minmax")
@@ -137,9 +138,9 @@ class Preprocessor:
         return self.scaling.invert(values if self.projection is None else self.projection.invert(values))
 
     def scaled(self, factors: ArrayLike, keep: ArrayLike | None = None) -> Preprocessor:
-        """The preparation whose output columns are those kept of this one, multiplied by factors.
+        """The preparation with the kept output columns of this one, multiplied by factors.
 
-        Without a projection it reads only the features that its columns are made of, and costs no more than this one.
+        Without a projection it reads only the features of its columns, and costs no more than this one.
 
         Parameters
         ----------

@@ -34,12 +34,11 @@ class Projection:
     components : float64 array of shape (p, d)
         Orthonormal rows; the entry of largest absolute value is positive in each.
     variances : float64 array of shape (p,)
-        Variance (divided by n) of the data along each component. After `mapped`, what it would be if the columns that
-        were mapped were uncorrelated.
+        Variance (divided by n) of the data along each component. After `mapped`, the variance for uncorrelated columns.
     whiten : bool
         Whether the output is divided by its standard deviation; components without variance are left alone.
     orthonormal : bool
-        False if a map was folded in, so that the rows of `components` may be any.
+        False if a map was folded in; the rows of `components` need not be orthonormal then.
     """
 
     mean: NDArray[np.float64]
@@ -55,14 +54,14 @@ class Projection:
         return cls(np.zeros(matrix.shape[1]), np.ascontiguousarray(matrix), variances, whiten=False, orthonormal=False)
 
     def apply(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Projected rows; in their last bits they depend on how many rows are given at once."""
+        """Projected rows; their last bits depend on the number of rows in the call."""
         projected: NDArray[np.float64] = (X - self.mean) @ self.components.T
         if self.whiten:
             projected /= self.deviations
         return projected
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rows nearest to the mean that are projected to Z: what was projected away is not there."""
+        """Of all rows that are projected to Z, those nearest to the mean."""
         if not self.orthonormal:
             return Z @ np.linalg.pinv(self.matrix).T + self.mean
         weighted = Z * self.deviations if self.whiten else Z
@@ -81,14 +80,14 @@ class Projection:
         return Projection(self.mean, folded, matrix**2 @ variances, whiten=False, orthonormal=False)
 
     def scaled(self, factors: NDArray[np.float64], keep: NDArray[np.bool_]) -> Projection:
-        """The projection to those components that are kept, multiplied by their factors."""
+        """The projection to the kept components, multiplied by their factors."""
         variances = self.variances / self.deviations**2 if self.whiten else self.variances
         folded = np.ascontiguousarray(self.matrix[keep] * factors[keep, None])
         return Projection(self.mean, folded, variances[keep] * factors[keep] ** 2, whiten=False, orthonormal=False)
 
     @property
     def deviations(self) -> NDArray[np.float64]:
-        """What whitening divides each component by, shape (p,)."""
+        """Divisor of each component in whitening, shape (p,)."""
         rounding = len(self.mean) * np.finfo(np.float64).eps * self.variances.max()
         return np.where(self.variances > rounding, np.sqrt(self.variances), 1.0)
 

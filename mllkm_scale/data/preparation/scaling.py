@@ -41,10 +41,10 @@ class Scaling:
     Attributes
     ----------
     kind : str
-        ``"none"``; ``"standard"``: mean 0 and variance 1; ``"minmax"``: range [0, 1]; ``"unit-norm"``: every
-        row divided by its l2 norm, rows of zeros left alone; ``"quantile"``: the share of samples below, with mean 0
-        and variance 1; ``"standard+quantile"``: both, side by side; ``"auto"``: both, but the quantile column only
-        where it is not nearly the standard column again.
+        ``"none"``; ``"standard"``: mean 0 and variance 1; ``"minmax"``: range [0, 1]; ``"unit-norm"``: every row
+        divided by its l2 norm, rows of zeros left alone; ``"quantile"``: the share of samples below, with mean 0 and
+        variance 1; ``"standard+quantile"``: both, side by side; ``"auto"``: both, without those quantile columns that
+        are nearly the standard columns again.
     offset, factor : float64 arrays of shape (p,)
         0 and 1 for the kinds that do not use them. The factor of a column that never changes is 1.
     columns : int64 array of shape (p,), optional
@@ -52,7 +52,7 @@ class Scaling:
     quantiles : Quantiles, optional
         The maps of quantile columns; None if there are none.
     centres : float64 array of shape (d,), optional
-        A usual value of each feature, which stands in for features that are in no column; there if `columns` is.
+        A typical value of each feature, used for features without a column; given together with `columns`.
     """
 
     kind: str
@@ -79,12 +79,12 @@ class Scaling:
 
     @property
     def one_to_one(self) -> bool:
-        """Whether any row of columns can be made of a row of features."""
+        """Whether every row of columns comes from some row of features."""
         single = self.columns is None or len(np.unique(self.columns)) == len(self.columns)
         return self.kind != "unit-norm" and self.quantiles is None and single
 
     def feature(self, column: int) -> int:
-        """The feature that a column is made of."""
+        """The feature of a column."""
         return column if self.columns is None else int(self.columns[column])
 
     def apply(self, X: NDArray[Any]) -> NDArray[np.float64]:
@@ -110,7 +110,7 @@ class Scaling:
         return scaled
 
     def invert(self, Z: NDArray[Any]) -> NDArray[np.float64]:
-        """Rows in the units of the data; the norms that unit-norm scaling has taken away stay away.
+        """Rows in the units of the data; norms that unit-norm scaling has removed are not restored.
 
         A feature is taken from its first column that is not a quantile column, else from its first quantile column;
         a feature that is in no column has its usual value.
@@ -129,14 +129,14 @@ class Scaling:
         return rows
 
     def invert_column(self, column: int, points: NDArray[Any]) -> NDArray[np.float64]:
-        """Values of a column in the units of its feature; beyond the knots of a quantile column, the last of them."""
+        """Values of a column in the units of its feature; beyond the knots of a quantile column, the last knot."""
         values: NDArray[np.float64] = points / self.factor[column] + self.offset[column]
         if self.quantiles is not None and self.quantiles.mapped[column]:
             return self.quantiles.invert_column(column, values)
         return values
 
     def scaled(self, factors: NDArray[np.float64], keep: NDArray[np.bool_]) -> Scaling:
-        """The scaling whose columns are those kept, multiplied by their factors."""
+        """The scaling with the kept columns, multiplied by their factors."""
         kept = np.flatnonzero(keep)
         offset, factor = self.offset[kept], self.factor[kept] * factors[kept]
         if self.columns is None and len(kept) == self.n_columns and self.kind in ("standard", "minmax"):

@@ -40,11 +40,11 @@ class Job:
     sample_weight : str or None
         Name of the data set of the weights of the rows.
     table : dict
-        Options of `convert`: how a file that is neither HDF5 nor zarr is read.
+        Options of `convert`, for a file that is neither HDF5 nor zarr.
     test : pathlib.Path or None
-        Test rows of a file of their own.
+        File of test rows.
     image_shape : str or None
-        Shape of the images that rows are, such as 28x28.
+        Shape of the images, such as 28x28, if rows are images.
     parameters : dict
         For `resolve` and `train`, a preset included.
     cluster : ClusterSpec
@@ -76,7 +76,7 @@ class Job:
     performance_report: Path | None = None
 
     def tells(self, table: str, key: str | None = None) -> bool:
-        """Whether the file has a table, or a key of it."""
+        """Whether the file has a table, or a key in it."""
         return table in self.text.tables if key is None else key in self.text.table(table)
 
     def where(self, table: str, key: str) -> str:
