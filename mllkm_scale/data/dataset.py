@@ -18,13 +18,11 @@ from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, named, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
-from mllkm_scale.data.tables.columns import COLUMN_ARRAYS, MAX_ALL_LEVELS, Columns
+from mllkm_scale.data.stored_columns import stored_columns, stored_names
+from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["FEATURE_NAMES", "Dataset"]
-
-FEATURE_NAMES = "feature_names"
-"""Name of the data set that holds the names of the features, beside that of the samples."""
+__all__ = ["Dataset"]
 
 
 class Dataset:
@@ -179,8 +177,8 @@ class Dataset:
                 if opened is not None:
                     opened.close()
             dataset = cls(samples, labels, weights=weights, path=where, chunk_rows=chunk_rows)
-            dataset._names = partial(_stored_names, kind, where, x, dataset.n_features)
-            dataset._columns = partial(_stored_columns, kind, where, x, dataset.n_features, dataset.name)
+            dataset._names = partial(stored_names, kind, where, x, dataset.n_features)
+            dataset._columns = partial(stored_columns, kind, where, x, dataset.n_features, dataset.name)
             return dataset
         except BaseException:
             samples.close()
@@ -474,47 +472,3 @@ def _no_names() -> tuple[str, ...] | None:
 
 def _given_names(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return names
-
-
-def _stored_names(
-    kind: Callable[[Any, str], Source], path: Location, x: str, n_features: int
-) -> tuple[str, ...] | None:
-    """The text of the data set `feature_names` beside x, if there is one for each feature."""
-    group, _, _ = x.rstrip("/").rpartition("/")
-    try:
-        source = kind(path, f"{group}/{FEATURE_NAMES}" if group else FEATURE_NAMES)
-        try:
-            fits = source.shape == (n_features,) and source.dtype.kind == "U"
-            return tuple(source.read(0, n_features).tolist()) if fits else None
-        finally:
-            source.close()
-    except DataError:  # there is none, or it cannot be read: the features go without names
-        return None
-
-
-def _stored_columns(kind: Callable[[Any, str], Source], path: Location, x: str, d: int, called: str) -> Columns | None:
-    """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
-    group, _, _ = x.rstrip("/").rpartition("/")
-    arrays = {}
-    most = dict(zip(COLUMN_ARRAYS, (d, MAX_ALL_LEVELS, d + 1), strict=True))
-    for name in COLUMN_ARRAYS:
-        try:
-            source = kind(path, f"{group}/{name}" if group else name)
-        except DataError:
-            if name == COLUMN_ARRAYS[0]:
-                return None
-            raise
-        try:
-            if len(source.shape) != 1 or source.shape[0] > most[name]:
-                raise DataError(
-                    f"{source.name} has shape {source.shape}, which does not fit {d} features: convert the table again"
-                )
-            arrays[name] = source.read(0, source.shape[0])
-        finally:
-            source.close()
-    if len(arrays[COLUMN_ARRAYS[0]]) != d:
-        raise DataError(
-            f"{called} has {d} features, but kinds of {len(arrays[COLUMN_ARRAYS[0]])} columns stand beside it:"
-            " convert the table again"
-        )
-    return Columns.from_arrays(arrays, _stored_names(kind, path, x, d), called)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.whole_files import cannot_write
 from mllkm_scale.data.converters.whole_file import WholeFile
-from mllkm_scale.data.dataset import FEATURE_NAMES
+from mllkm_scale.data.stored_columns import FEATURE_NAMES
 from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ScratchError
 

@@ -24,13 +24,14 @@ from mllkm_scale.data.converters.npy import convert_npy
 from mllkm_scale.data.converters.npz import convert_npz
 from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
-from mllkm_scale.data.dataset import FEATURE_NAMES, Dataset
+from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.readers.options import Progress
 from mllkm_scale.data.readers.parquet import open_parquet
 from mllkm_scale.data.readers.records import csv_records
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.sparse.reduction import Reduction
+from mllkm_scale.data.stored_columns import FEATURE_NAMES
 from mllkm_scale.data.tables.coding import code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.tables.encoding import Encoding
