@@ -24,13 +24,7 @@ from mllkm_scale.kernels.gammas import read_gammas
 from mllkm_scale.online.params import SHARED, OnlineParams
 from mllkm_scale.params import PRESETS, Params, checked
 
-__all__ = [
-    "given_parameters",
-    "given_stream_parameters",
-    "sample_weight_option",
-    "stream_options",
-    "training_options",
-]
+__all__ = ["data_set_options", "given_parameters", "given_stream_parameters", "stream_options", "training_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -55,9 +49,12 @@ PARSERS: dict[str, tuple[Parser, str]] = {
 }
 
 
-sample_weight_option = click.option(
-    "--sample-weight", metavar="NAME", help="Data set of the weights of the rows in the loss (default: one each)."
-)
+def data_set_options(command: Command) -> Command:
+    """Give a command the options that name the data sets of samples, labels and weights."""
+    x = click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
+    y = click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
+    help = "Data set of the weights of the rows in the loss (default: one each)."
+    return x(y(click.option("--sample-weight", metavar="NAME", help=help)(command)))
 
 
 def training_options(command: Command) -> Command:

@@ -33,6 +33,7 @@ __all__ = [
     "known_of_model",
     "labels_in",
     "layout_options",
+    "new_rows_options",
     "scratch_folder",
     "table_options",
     "tell_columns",
@@ -62,6 +63,21 @@ def layout_options(command: Command) -> Command:
         help="CSV and TSV: whether the first line has names (default: detected).",
     )
     return label(header(command))
+
+
+def new_rows_options(command: Command) -> Command:
+    """Give a command the options that say where rows without labels are, and how their columns are matched."""
+    x = click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
+    label = click.option(
+        "--label-column",
+        metavar="NAME|N|last|none",
+        default="none",
+        show_default=True,
+        callback=lambda context, parameter, text: parse_label_column(text),
+        help="CSV, TSV and Parquet: a column that is not a feature, to be ignored; needed if columns have no names.",
+    )
+    help = "Match columns by position, even if they have names."
+    return x(label(click.option("--by-position", is_flag=True, help=help)(command)))
 
 
 def kind_options(command: Command) -> Command:

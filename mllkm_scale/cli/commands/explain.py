@@ -8,7 +8,8 @@ import click
 
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import json_option, open_model, print_json, wants_model
-from mllkm_scale.cli.parsers import parse_label_column, parse_rows
+from mllkm_scale.cli.parsers import parse_rows
+from mllkm_scale.cli.table_files import new_rows_options
 
 __all__ = ["explain"]
 
@@ -24,16 +25,7 @@ __all__ = ["explain"]
     callback=lambda context, parameter, text: parse_rows(text),
     help="Rows to explain, from 0; the last one is excluded. A single number is one row.",
 )
-@click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
-@click.option(
-    "--label-column",
-    metavar="NAME|N|last|none",
-    default="none",
-    show_default=True,
-    callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: a column that is no feature; needed where columns have no names.",
-)
-@click.option("--by-position", is_flag=True, help="Ignore the names of columns, and take columns by position.")
+@new_rows_options
 @json_option
 @debug_option
 def explain(

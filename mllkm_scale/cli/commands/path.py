@@ -10,7 +10,7 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
+from mllkm_scale.cli.options import data_set_options, given_parameters, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
@@ -50,9 +50,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
     help="Rows to measure errors on: a file like DATA, or a share of the rows of DATA.",
 )
 @below_option
-@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
-@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
-@sample_weight_option
+@data_set_options
 @click.option("--resume", is_flag=True, help="Continue the path in PATH.")
 @overwrite_option
 @format_option

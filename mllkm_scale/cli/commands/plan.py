@@ -11,7 +11,7 @@ import click
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
+from mllkm_scale.cli.options import data_set_options, given_parameters, training_options
 from mllkm_scale.cli.output import Table, json_option, print_json, tell
 from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import (
@@ -31,9 +31,7 @@ __all__ = ["plan"]
 
 @click.command(short_help="Print what a training would hold in memory.")
 @click.argument("data", type=DATA)
-@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
-@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
-@sample_weight_option
+@data_set_options
 @format_option
 @table_options
 @json_option

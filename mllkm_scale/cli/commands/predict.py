@@ -13,7 +13,8 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, columns_ignored, jobs_option, open_model, overwrite_option, wants_model
-from mllkm_scale.cli.parsers import DATA, parse_label_column
+from mllkm_scale.cli.parsers import DATA
+from mllkm_scale.cli.table_files import new_rows_options
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
@@ -38,21 +39,12 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     help="File to write: .h5, .csv or .tsv; - for CSV on standard output.",
 )
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; default: by its name.")
-@click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
-@click.option(
-    "--label-column",
-    metavar="NAME|N|last|none",
-    default="none",
-    show_default=True,
-    callback=lambda context, parameter, text: parse_label_column(text),
-    help="CSV, TSV and Parquet: a column that is no feature, to be left out; needed where columns have no names.",
-)
+@new_rows_options
 @click.option(
     "--header/--no-header",
     default=None,
     help="CSV and TSV: whether the first line has names (default: detected).",
 )
-@click.option("--by-position", is_flag=True, help="Ignore the names of columns, and take columns by position.")
 @click.option("--scores", is_flag=True, help="Also write the decision values of every class.")
 @click.option("--probabilities", is_flag=True, help="Also write the probability of every class.")
 @click.option("--direct", is_flag=True, help="Evaluate every kernel of a component-wise model, without tables.")

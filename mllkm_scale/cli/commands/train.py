@@ -10,7 +10,7 @@ import click
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.group import debug_option
-from mllkm_scale.cli.options import given_parameters, sample_weight_option, training_options
+from mllkm_scale.cli.options import data_set_options, given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.parsers import DATA
 from mllkm_scale.cli.table_files import format_option, given_table, table_options
@@ -22,9 +22,7 @@ __all__ = ["train"]
 @click.command(short_help="Train a model within a memory budget.")
 @click.argument("data", type=DATA)
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
-@click.option("--x", default="X", show_default=True, metavar="NAME", help="Data set of the samples.")
-@click.option("--y", default="y", show_default=True, metavar="NAME", help="Data set of the labels.")
-@sample_weight_option
+@data_set_options
 @click.option(
     "--test",
     type=DATA,
