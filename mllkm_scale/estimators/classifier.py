@@ -47,41 +47,41 @@ _OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
 class MLLKMClassifier(DecidesByModel):
     """Multiple Locally Linear Kernel Machine.
 
-    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point. Anchors, widths and a
-    scaling of the features are learned; l1 multiple kernel learning then weighs these kernels, drops what is not
-    needed, and certifies the result by a duality gap. Or all training samples are candidates for anchors. By default,
-    held-out rows decide between the two where rows are few.
+    A sparse sum of small linear classifiers, each weighted by a bump around an anchor point. Gradient descent learns
+    anchors, widths and a scaling of the features; l1 multiple kernel learning then weighs these kernels, drops those
+    that are not needed, and certifies the result by a duality gap. Alternatively, all training samples are candidate
+    anchors. With few rows, held-out rows decide between the two by default.
 
     Parameters
     ----------
     C : "auto" or float
-        Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows. With anchors that are
-        given, such as "all", it is a twentieth of the number of features after projection, and at least 0.5. Where rows
-        have weights, C_i = C weight_i, and "auto" divides the weights by their mean first.
+        Weight of the hinge loss against the norm. "auto" is chosen by the error on held-out rows; with given anchors,
+        such as "all", it is the number of features after projection divided by 20, and at least 0.5. If rows have
+        weights, C_i = C weight_i, and "auto" first divides the weights by their mean.
     map : {"gaussian", "exponential", "linear", "squared"}
         The conformal map h: shape of the bumps.
     componentwise : bool
         One bump per component: the machine is then a sum of functions of single features.
     gammas : "auto", "wide", float or list of float
-        Scales of the bumps. "auto" spreads half-widths around the median distance of the data, and "wide" leaves out
-        those below it; learned kernels begin with wide bumps then.
-        `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
+        Scales of the bumps. "auto" spreads half-widths around the median distance of the data. "wide" leaves out those
+        below it, and learned kernels then start with wide bumps. `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the
+        paper's choice.
     anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
-        Candidate anchors: learned ones, whose scales and the metric of the features are learned with them; all training
-        samples, a number of random ones, k-means centres, or those given. "learned+all" certifies the learned kernels
-        against all training samples, "learned+1000" against 1,000 random ones. "auto" is "all" with fewer than 50 rows;
-        up to 8,000 rows "all" or "learned", whichever errs less on held-out rows; and "learned" with more. Where
-        `gammas` are given, it is "all".
+        Candidate anchors: learned ones, together with their scales and the metric of the features; all training
+        samples; a number of random samples; k-means centres; or the given ones. "learned+all" certifies the learned
+        kernels against all training samples, "learned+1000" against 1,000 random ones. "auto" is "all" with fewer than
+        50 rows; up to 8,000 rows "all" or "learned", whichever has the lower error on held-out rows; and "learned" with
+        more rows. If `gammas` are given, it is "all".
     metric : {"auto", "diagonal", "full", None} or int
-        What is learned of the features when anchors are learned: a scaling, a linear map, nothing, or the number of
-        rows of a linear map. It becomes part of the model. "auto" is "diagonal".
+        The map of the features that is learned with the anchors: a scaling, a linear map, none, or a linear map with
+        this number of rows. It becomes part of the model. "auto" is "diagonal".
     ridge : "auto" or float
         When anchors are learned: weight of the squared norms of the local classifiers, times the number of rows,
-        against the mean hinge loss. "auto" is one of 0.1 to 128, by the error on held-out rows.
+        against the mean hinge loss. "auto" chooses a value from 0.1 to 128 by the error on held-out rows.
     finish : {"auto", "mkl", "none"}
-        What follows when anchors are learned. "mkl": multiple kernel learning weighs the kernels, drops those that are
-        not needed, and certifies the result. "none": the machine stays as it was learned, with the gap that it has.
-        "auto": "mkl" where that is not too dear and no worse on held-out rows.
+        What follows after anchors were learned. "mkl": multiple kernel learning weighs the kernels, drops those that
+        are not needed, and certifies the result. "none": the machine stays as it was learned. "auto": "mkl", unless
+        that costs too much or has a higher error on held-out rows.
     normalize : {"trace", None}
         Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are
         left out.
@@ -89,12 +89,12 @@ class MLLKMClassifier(DecidesByModel):
         Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
     scaling : {"standard", "minmax", "unit-norm", "none", "quantile", "standard+quantile", "auto"}
         Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
-        "standard+quantile" puts this beside the standard column of the feature. "auto" is "standard"; where
-        kernels are learned, the quantile column stands beside those features whose two columns are not nearly the same.
+        "standard+quantile" adds this column to the standard column of the feature. "auto" is "standard"; for learned
+        kernels it adds quantile columns that differ enough from the standard ones.
     reduction : {"auto", "svd:N", "random:N", "none"} or None
-        What makes features of many columns before the scaling, sparse or dense: the N right singular vectors of the
-        training rows, or N sums with random signs. "auto" reduces sparse rows of more than 1,024 columns to 100
-        features by singular vectors, or to 256 at random where those do not fit the budget.
+        Reduction of many columns, sparse or dense, to N features before the scaling: by the right singular vectors of
+        the training rows, or by sums with random signs. "auto" reduces sparse rows of more than 1,024 columns to 100
+        features by singular vectors, or to 256 random ones if the vectors do not fit the budget.
     n_components : int, float or None
         Principal components kept after the scaling, or their share of variance if below 1.
     whiten : bool
@@ -104,25 +104,27 @@ class MLLKMClassifier(DecidesByModel):
     strategy : {"working-sets", "paper"}
         Two working sets and a second-order solver, or Algorithm 2 of the paper as printed.
     overlap : {"auto", "always", "never"}
-        Whether the open kernels are scanned while the next round is solved, which spares waiting and costs a few
-        rounds. "auto" does so in rounds in which scanning is the larger part of the work. The result depends on it, but
-        not on whether, and how many, dask workers scan.
+        Whether to scan the open kernels while the next round is solved, which saves waiting and costs a few rounds.
+        "auto" does so in rounds in which scanning is the larger part of the work. The result depends on this parameter,
+        but not on the number of dask workers that scan.
     pricing : {"auto", "full"}
-        Whether a round that is not the last may scan a share of the open kernels only, where scanning all of them
-        would be the larger part of the work; its gap is then a likely one. The last round scans all in any case.
+        Whether rounds before the last may scan only a share of the open kernels if scanning all of them would be the
+        larger part of the work; the gap of such a round is an estimate. The last round always scans all.
     tol : float
         Certified relative duality gap, over all candidate kernels, at which training ends.
     max_kernels : int or None
-        Most kernels of the model. Every round keeps to it: worse kernels leave when better ones come.
+        Largest number of kernels of the model, in every round: better kernels replace worse ones.
     max_features : int or None
-        Most features that are used: those that a short descent of learned kernels on a sample counts most.
+        Largest number of features that are used: those that matter most to a short descent of learned kernels on a
+        sample.
     max_bytes : str, int or None
         Bytes of constants that the model may have in integers of 8 bits on a device, such as "16kB"
         (`mllkm_scale.export.export_integer_c`). Features, directions of the metric, kernels and scaling are chosen on
-        held-out rows among the sizes that fit. `map` is then "squared" unless it is another than the default, and the
-        machine is left as learned.
+        held-out rows among the sizes that fit. `map` is then "squared" unless you set another one than the default, and
+        the machine stays as it was learned.
     max_rounds, time_limit : int, float or None
-        Limits that may end training earlier; `status_` says which did, and `gap_` what was reached.
+        Limits that may end training earlier; `status_` names the limit that did, and `gap_` is the gap that was
+        reached.
     memory_budget : str, int or None
         Bound on the peak resident memory of the process, such as "1GB". None: as configured
         (`mllkm_scale.config`), or 2 GB.
@@ -136,31 +138,31 @@ class MLLKMClassifier(DecidesByModel):
     worker_timeout : float or None
         Seconds to wait for the next result of the dask workers before training gives up. None: as configured, or 300.
     verbose : int
-        1 prints a line a round.
+        1 prints a line per round.
     preset : {None, "paper"}
-        "paper" is the paper's setting; parameters that differ from their defaults win over it.
+        "paper" is the paper's setting; parameters that differ from their defaults override it.
     max_samples, window, warm_up : int or None, int or None, int
-        Of `partial_fit` alone: most samples that it keeps, how many samples ago the oldest of them may have come, and
-        the first samples, from which it takes scaling, projection, gammas and C. See `mllkm_scale.online`.
+        For `partial_fit` only: the largest number of samples to keep, the age in samples at which a sample is gone, and
+        the number of first samples from which scaling, projection, gammas and C are computed. See `mllkm_scale.online`.
     categories, as_number : list of str or int, or None
-        Of a table: columns, by name or position, that are categories or numbers whatever their type says. By default
-        text and categories are categories, and all else is numbers.
+        For tables: columns, by name or position, to read as categories or as numbers, whatever their type. By default,
+        text and categorical columns are categories, and all others are numbers.
     run_dir : path or None
-        Folder that `fit` keeps checkpoint, history, model and report in, as `train` does. Ctrl-C then ends `fit` at the
-        next safe point, by KeyboardInterrupt, with the model so far (`status_` is "interrupted").
+        Folder for the checkpoint, history, model and report of `fit`, as in `train`. Ctrl-C then stops `fit` at the
+        next safe point with a KeyboardInterrupt, and the estimator has the model so far (`status_` is "interrupted").
     warm_start : bool
-        Go on with the training in `run_dir`, if there is one, to the bits of an uninterrupted one; a larger
-        `max_rounds` or a smaller `tol` goes on with one that has ended. Without a `run_dir`, go on from the last `fit`
-        of this object, in a folder of its own, where data and parameters are the same; begin anew where they are not.
+        Continue the training in `run_dir`, if there is one; the result has the bits of an uninterrupted one. A larger
+        `max_rounds` or a smaller `tol` continues a training that has ended. Without a `run_dir`, continue from the last
+        `fit` of this object if data and parameters are the same, and otherwise start again.
     class_weight : dict, "balanced" or None
-        Weight of the rows of each class in the loss, by label; labels that are left out have the weight one. "balanced"
-        gives all classes the same sum of weights. It multiplies the `sample_weight` of `fit`.
+        Weight of the rows of each class in the loss, by label; other labels have the weight one. "balanced" gives all
+        classes the same sum of weights. These weights multiply the `sample_weight` of `fit`.
 
     Attributes
     ----------
     classes_ : array (c,)
     anchors_ : array (s, d)
-        Anchors of the kernels that survived, in the space after scaling and projection.
+        Anchors of the kernels of the model, in the space after scaling and projection.
     gammas_, kernel_scale_ : arrays (s,)
         Scale of each bump, and the factor of each kernel (its normalisation).
     weights_ : array (s,)
@@ -168,25 +170,25 @@ class MLLKMClassifier(DecidesByModel):
     duals_ : array (n, K)
         alpha of every training sample, from 0 to C_i; K is 1 for two classes.
     kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
-        f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), the weights and factors included. There is no
-        `coef_`, which says elsewhere how much each feature counts: that is `feature_importances_`.
+        f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), weights and factors included. There is no
+        `coef_`, because scikit-learn takes it for the weights of features; these are `feature_importances_`.
     feature_importances_ : array (n_features,)
         How much each feature moves the scores; they sum to one. See `Model.feature_importances`.
     C_, local_bias_ : float
-        The values used where a parameter is "auto".
+        The values that "auto" stands for, or the given ones.
     primal_, dual_, gap_ : float
         Certified bounds on the optimum over all candidate kernels, and their relative gap.
     n_open_ : int
         Number of candidate kernels.
     history_ : list of dict
-        One record a round.
+        One record per round.
     status_ : str
         "converged", the limit that ended training, or "interrupted".
     feature_names_in_ : array (n_features,)
-        Names of the columns, where X had some; the model has them, too.
+        Names of the columns, if X has names; the model has them, too.
     model_ : Model
-        What can be saved and loaded; `predict_proba` uses its `calibration`. After `partial_fit`, it is the
-        machine as it is at that moment.
+        The model, which can be saved and loaded; `predict_proba` uses its `calibration`. After `partial_fit`, it is the
+        current machine.
     prequential_error_ : float
         After `partial_fit`: the share of samples that were predicted wrongly before they were learned.
 
@@ -294,15 +296,15 @@ class MLLKMClassifier(DecidesByModel):
     def fit(
         self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None, sample_weight: ArrayLike | Any = None
     ) -> Self:
-        """Train on arrays, or on a `Dataset` that brings its labels with it; on the workers of an active dask client.
+        """Train on arrays, or on a `Dataset` with labels; the workers of an active dask client take part.
 
         Parameters
         ----------
         X : array (n, d), sparse matrix (n, d), table, collection or Dataset
-            Sparse rows are never made dense as a whole; see `reduction`.
-            A table of pandas, polars or Arrow may have text, categories, booleans, dates and missing values; `predict`
-            then takes such tables. A dask array or DataFrame, or an object of xarray, is computed block by block, by
-            the workers of the active client if there is one, and trained on from `scratch_dir`; see `train`.
+            Sparse rows are never made dense as a whole; see `reduction`. A table of pandas, polars or Arrow may have
+            text, categories, booleans, dates and missing values; `predict` then takes such tables. A dask array or
+            DataFrame, or an object of xarray, is computed block by block (by the workers of the active client, if there
+            is one) and stored in `scratch_dir`; see `train`.
         y : array (n,) or collection, optional
             Labels; left out for a Dataset.
         sample_weight : array (n,) or collection, optional
@@ -370,20 +372,20 @@ class MLLKMClassifier(DecidesByModel):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn some more samples, which are then forgotten by stated rules as others come; see `mllkm_scale.online`.
+        """Learn more samples, which are forgotten by fixed rules as others arrive; see `mllkm_scale.online`.
 
-        The first call begins anew, also after `fit`. Every sample counts as one that has not come before.
+        The first call starts a new machine, also after `fit`. Every sample counts as a new one.
 
         Parameters
         ----------
         X : array (n, d) or table
-            The first call says whether it is a table. What its columns hold, and the levels of its categories, are
-            those of the first `warm_up` samples.
+            The first call decides whether it is a table. The first `warm_up` samples decide what its columns hold, and
+            the levels of its categories.
         y : array (n,)
         classes : array (c,), optional
-            All labels that can come; needed in the first call, unless `fit` has seen them.
+            All labels that may occur; required in the first call, unless `fit` has seen them.
         sample_weight : array (n,), optional
-            Weight of each sample in the loss. One of weight zero is predicted, and not learned.
+            Weight of each sample in the loss. A sample of weight zero is predicted, but not learned.
 
         Examples
         --------
@@ -444,7 +446,7 @@ class MLLKMClassifier(DecidesByModel):
         return rows
 
     def training_parameters(self) -> dict[str, Any]:
-        """The parameters for `train`: all of them, or with a preset those that win over it."""
+        """The parameters for `train`: all of them, or with a preset those that override it."""
         given = {name: getattr(self, name) for name in defaults()}
         return changed(given) if self.preset else given
 
@@ -454,7 +456,7 @@ class MLLKMClassifier(DecidesByModel):
 
     @property
     def model_(self) -> Model:  # type: ignore[override]
-        """The model; that of a machine that learns online is made when it is asked for."""
+        """The model; after `partial_fit` it is made at each access."""
         if self._model is None:
             if self._learner is None:
                 raise AttributeError("there is no model: call fit or partial_fit first")
