@@ -26,7 +26,14 @@ from mllkm_scale.data.collections import is_collection
 from mllkm_scale.data.tables.coding import Recode, TableCoder
 from mllkm_scale.data.tables.frames import as_arrow, is_frame, rows_dataset, values_table
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
-from mllkm_scale.estimators.deciding import SKLEARN_ALONE_BYTES, SKLEARN_BYTES, DecidesByModel, OfModel
+from mllkm_scale.estimators.deciding import (
+    SKLEARN_ALONE_BYTES,
+    SKLEARN_BYTES,
+    DecidesByModel,
+    OfModel,
+    require_labels,
+    require_names,
+)
 from mllkm_scale.model.model import Model
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.online.learner import OnlineLearner
@@ -399,6 +406,8 @@ class MLLKMClassifier(DecidesByModel):
         """
         learner = self._learner
         self._refuse_collection(X)
+        require_names(X)
+        require_labels(y)
         table = self._is_table(X) if learner is None else learner.columns is not None
         if table:
             validate_data(self, X, reset=learner is None, skip_check_array=True)

@@ -25,7 +25,14 @@ from mllkm_scale.estimators.html import fitted_facts, fitted_html
 from mllkm_scale.model.explanation import Explanation
 from mllkm_scale.model.model import Model
 
-__all__ = ["SKLEARN_ALONE_BYTES", "SKLEARN_BYTES", "DecidesByModel", "OfModel"]
+__all__ = [
+    "SKLEARN_ALONE_BYTES",
+    "SKLEARN_BYTES",
+    "DecidesByModel",
+    "OfModel",
+    "require_labels",
+    "require_names",
+]
 
 
 SKLEARN_BYTES = 160_000_000
@@ -183,6 +190,8 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             self.n_features_in_ = X.n_features
             return X
         self._refuse_collection(X)
+        require_names(X)
+        require_labels(y)
         if self._is_table(X):
             return self._table_data(X, y)
         try:
@@ -231,10 +240,10 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         if y is None:
             raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
         labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
         dataset = table_dataset(table, labels, **self._table_options())
         if len(labels) != dataset.n_rows:
             raise DataError(f"y has {len(labels)} labels, but X has {dataset.n_rows} rows: give one label per row")
-        check_classification_targets(labels)
         return dataset
 
     def _rows(self, X: Any) -> Any:
@@ -242,6 +251,26 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             validate_data(self, X, reset=False, skip_check_array=True)
             return X
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+
+
+def require_names(X: Any) -> None:
+    """Refuse a DataFrame with two columns of one name, whatever library checks it next."""
+    names = [str(name) for name in X.columns] if hasattr(X, "iloc") and is_frame(X) else []
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"X has two columns of the name {twice!r}: rename one, or leave one out")
+
+
+def require_labels(y: Any) -> None:
+    """Refuse missing labels among objects by their row."""
+    labels = np.asarray(y)
+    for row, label in enumerate(labels.tolist() if labels.ndim == 1 and labels.dtype.kind == "O" else ()):
+        try:
+            missing = label is None or bool(label != label)
+        except TypeError:  # the missing value of pandas, which is neither
+            missing = True
+        if missing:
+            raise DataError(f"y has a missing label at row {row} (0-based): label it, or leave out its row")
 
 
 def _with_remedy(error: ValueError, X: Any) -> ValueError:

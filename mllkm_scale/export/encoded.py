@@ -40,7 +40,7 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
         kind = types.STRING if column.kind == CATEGORY else number
         inputs.append(helper.make_tensor_value_info(name, kind, ["rows", 1]))
         table = encoding.tables[j]
-        if table is not None:
+        if table is not None and column.kind == CATEGORY:
             n_levels = len(column.levels)
             missing = [text for text in MISSING if text not in column.levels]
             codes = graph(
@@ -57,8 +57,15 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
             value = graph.cast(name, graph.real)
             missing_value = graph("IsNaN", value)
             parts.append(graph("Where", missing_value, np.array(encoding.fills[j], graph.real), value))
-            if encoding.widths[j] == 2:
+            if encoding.marked[j]:
                 parts.append(graph.cast(missing_value, graph.real))
+            if table is not None:
+                # The step is the number of edges that the value has reached; no edge is reached by NaN.
+                reached = graph("GreaterOrEqual", value, np.asarray(encoding.edges[j], graph.real)[np.newaxis])
+                step = graph.sum(graph.cast(reached, np.int64), 1, keep=True)
+                step = graph("Where", missing_value, np.array(len(table) - 1), step)
+                rows = np.ascontiguousarray(table).astype(graph.real)
+                parts.append(graph("Gather", rows, graph("Reshape", step, np.array([-1]))))
     return graph("Concat", *parts, axis=1), inputs
 
 
@@ -67,6 +74,8 @@ def c_encoding(encoding: Encoding) -> str:
     columns = encoding.columns.columns
     counts = np.array([len(column.levels) if column.kind == CATEGORY else -1 for column in columns], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(np.maximum(counts, 0))])[:-1].astype(np.int64)
+    edges = [np.empty(0) if own is None else own for own in encoding.edges or (None,) * len(columns)]
+    edge_counts = np.array(list(map(len, edges)), dtype=np.int64)
     sizes = [0 if table is None else table.size for table in encoding.tables]
     places = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
     features = np.concatenate([np.empty(0), *(table.ravel() for table in encoding.tables if table is not None)])
@@ -80,6 +89,10 @@ def c_encoding(encoding: Encoding) -> str:
             c_table("mllkm_column_table", places),
             c_table("mllkm_column_width", encoding.widths),
             c_table("mllkm_column_fill", require_single(encoding.fills, "the fill of a column")),
+            c_table("mllkm_column_steps", np.where(edge_counts > 0, edge_counts + 1, 0)),
+            c_table("mllkm_column_step_width", encoding.step_widths),
+            c_table("mllkm_column_edge", np.cumsum(edge_counts) - edge_counts),
+            c_table("mllkm_edges", require_single(np.concatenate([*edges, np.zeros(1)]), "an edge of steps")),
             c_table("mllkm_level_features", require_single(features, "a feature of a level")),
             f"static const char *const mllkm_level_names[{len(levels)}] = {{\n{names}\n}};\n",
             _C_FUNCTIONS,
@@ -105,10 +118,16 @@ static inline void mllkm_encode(const float *row, float *x)
         long levels = mllkm_column_levels[j], width = mllkm_column_width[j], code;
         int missing = row[j] != row[j];
         if (levels < 0) {
+            long of_steps = mllkm_column_step_width[j], steps = mllkm_column_steps[j];
             if (width > 0)
                 x[0] = missing ? mllkm_column_fill[j] : row[j];
-            if (width > 1)
+            if (width - of_steps > 1)
                 x[1] = missing ? 1.0f : 0.0f;
+            code = missing ? steps : 0;
+            while (code < steps - 1 && row[j] >= mllkm_edges[mllkm_column_edge[j] + code])
+                code++;
+            for (i = 0; i < of_steps; i++)
+                x[width - of_steps + i] = mllkm_level_features[mllkm_column_table[j] + code * of_steps + i];
         } else {
             code = missing ? levels + 1 : (row[j] >= 0.0f && row[j] < (float)levels ? (long)row[j] : levels);
             for (i = 0; i < width; i++)
@@ -154,21 +173,29 @@ def encoding_record(encoding: Encoding) -> dict[str, Any]:
             "method": encoding.methods[j],
             "features": list(range(first, first + int(encoding.widths[j]))),
         }
-        if table is not None:
+        if table is not None and column.kind == CATEGORY:
             own |= {
                 "levels": dict(zip(column.levels, table.tolist(), strict=False)),
                 "other": table[-2].tolist(),
                 "missing": table[-1].tolist(),
             }
         elif encoding.widths[j]:
-            own |= {"fill": float(encoding.fills[j]), "marked": bool(encoding.widths[j] == 2)}
+            own |= {"fill": float(encoding.fills[j]), "marked": bool(encoding.marked[j])}
+            edges = encoding.edges[j] if encoding.edges else None
+            if edges is not None and table is not None:
+                own["steps"] = {
+                    "edges": edges.tolist(),
+                    "features": table[:-1].tolist(),
+                    "missing": table[-1].tolist(),
+                }
         columns.append(own)
     return {
         "about": (
             "The arrays and test vectors are of the machine behind the encoding: x are its features, made of the"
             " columns of the table. A category gives the features of its level, of `other` for a text that is no level,"
             " or of `missing`. Any other column gives its value, or `fill` where it is missing; and if it is `marked`,"
-            " 1 or 0 for missing or not. Blanks around a text do not count."
+            " 1 or 0 for missing or not. If it has `steps`, the features of its step follow, whose number is how many"
+            " `edges` are not above the value; or those of `missing`. Blanks around a text do not count."
         ),
         "missing_texts": list(MISSING),
         "feature_names": list(encoding.feature_names),

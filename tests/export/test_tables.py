@@ -43,6 +43,7 @@ def table(n: int, seed: int = 0) -> pa.Table:
             "street": [f"street {i}" for i in rng.integers(0, 30, n)],
             "sold": rng.random(n) < 0.5,
             "day": pa.array(rng.integers(18000, 19000, n), pa.int32()).cast(pa.date32()),
+            "rooms": pa.array(np.where(np.arange(n) % 11 == 5, np.nan, rng.integers(1, 9, n) / 2), from_pandas=True),
             "none": pa.nulls(n),
         }
     )
@@ -52,15 +53,17 @@ def table(n: int, seed: int = 0) -> pa.Table:
 def model(request: pytest.FixtureRequest) -> Model:
     rows = table(400)
     y = [
-        ("no", "yes", "may")[(colour == "red") + (street < "street 2")]
-        for colour, street in zip(rows["colour"].to_pylist(), rows["street"].to_pylist(), strict=True)
+        ("no", "yes", "may")[(colour == "red" or rooms == 2.5) + (street < "street 2")]
+        for colour, street, rooms in zip(
+            *(rows[name].to_pylist() for name in ("colour", "street", "rooms")), strict=True
+        )
     ]
     machine = MLLKMClassifier(
         anchors=40, C=1.0, componentwise=request.param, memory_budget="1GB", max_rounds=3, tol=0.5, n_jobs=1
     )
     found = machine.fit(rows, y).model_
     assert found.encoding is not None
-    assert set(found.encoding.methods) == {"number", "one-hot", "target", "dropped"}
+    assert set(found.encoding.methods) == {"number", "number+steps", "one-hot", "target", "dropped"}
     return found
 
 
@@ -69,6 +72,7 @@ def new(model: Model) -> pa.Table:
     """Rows with unknown levels and values that are missing where none were in training."""
     rows = table(50, seed=1).to_pydict()
     rows["colour"][:2], rows["street"][2:4], rows["sold"][4] = ["pink", None], ["elsewhere", None], None
+    rows["rooms"][:3] = [0.2, 99.0, 2.75]
     return pa.table({name: pa.array(values) for name, values in rows.items()}, schema=table(1).schema)
 
 
@@ -78,6 +82,7 @@ def as_numbers(rows: pa.Table) -> dict[str, np.ndarray]:
         "size": rows["size"].to_numpy(),
         "sold": np.array([np.nan if value is None else float(value) for value in rows["sold"].to_pylist()]),
         "day": rows["day"].cast(pa.int32()).to_numpy().astype(float),
+        "rooms": rows["rooms"].to_numpy(),
         "none": np.full(len(rows), np.nan),
     }
 
@@ -110,7 +115,7 @@ def test_c_encodes_rows_and_texts(model: Model, new: pa.Table, gcc: str, tmp_pat
     subprocess.run(command, check=True, capture_output=True)
     loaded = ctypes.CDLL(str(library))
     loaded.code.restype = ctypes.c_float
-    rows = np.full((len(new), 6), np.nan, dtype=np.float32)
+    rows = np.full((len(new), 7), np.nan, dtype=np.float32)
     for j, name in enumerate(new.column_names):
         if name in ("colour", "street"):
             texts = new[name].to_pylist()
@@ -137,9 +142,13 @@ def test_the_description_beside_npz_says_how_features_are_made(model: Model, new
             made: list[float] = []
             if "levels" in column:
                 made = column["missing"] if value is None else column["levels"].get(value, column["other"])
-            elif column["method"] == "number":
+            elif column["method"].startswith("number"):
                 number = numbers[column["name"]][i]
                 made = [column["fill"] if np.isnan(number) else number, float(np.isnan(number))][: 1 + column["marked"]]
+                if "steps" in column:
+                    steps = column["steps"]
+                    at = sum(edge <= number for edge in steps["edges"])
+                    made += steps["missing"] if np.isnan(number) else steps["features"][at]
             features[i, column["features"]] = made
     assert model.encoding is not None
     np.testing.assert_array_equal(features, model.encoding.dataset(table_dataset(new)).part(0, len(new)))

@@ -277,7 +277,9 @@ def _normal(array: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        levels = array.dictionary
+        # Levels of polars are views of text, which Arrow cannot pick from.
+        array = (levels.cast(pa.string()) if _is_text(levels.type) else levels).take(array.indices)
     if not _is_text(array.type):
         return array
     if array.type != pa.string():

@@ -1,11 +1,13 @@
 """From rows of a table to rows of features: the first step of the preparation, kept in the model.
 
     number, boolean, date   x, or the fill of its column where it is missing; and 1 or 0 for missing or not, where
-                            values are missing among the training rows
+                            values are missing among the training rows; and, for a number whose values come back
+                            often enough, the statistics of the labels of its step: an interval between two edges
     category                a row of a small table, which has one for each level, one for levels that are unknown or
                             rare, and one for a missing value: indicators of the levels (one-hot), or statistics of the
                             labels of the training rows with that level
 
+A step tells what a smooth function of x cannot: that one of 0, 7298 and 7688 stands for something else than the others.
 Training rows take statistics of the labels from tables that leave out the rows of their own fold, so that no row sees
 its own label.
 """
@@ -31,8 +33,8 @@ __all__ = ["ENCODING_ARRAYS", "METHODS", "Encoding", "FoldTables", "folds_of_row
 
 
 _LISTED = 2  # levels with the same features, where a row is shown
-DROPPED, PLAIN, ONE_HOT, TARGET = "dropped", "number", "one-hot", "target"
-METHODS = (DROPPED, PLAIN, ONE_HOT, TARGET)
+DROPPED, PLAIN, STEPS, ONE_HOT, TARGET = "dropped", "number", "number+steps", "one-hot", "target"
+METHODS = (DROPPED, PLAIN, STEPS, ONE_HOT, TARGET)
 ENCODING_ARRAYS = (
     "column_names",
     *COLUMN_ARRAYS,
@@ -42,6 +44,7 @@ ENCODING_ARRAYS = (
     "level_features",
     "encoded_names",
 )
+STEP_ARRAYS = ("step_edges", "step_edge_counts", "step_widths")  # of encodings with steps alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +56,18 @@ class Encoding:
     columns : Columns
         Of the table; of categories those levels that have a row of their own in their table.
     methods : tuple of str
-        "number", "one-hot", "target", or "dropped" for a column that tells nothing, for each column.
+        "number", "number+steps", "one-hot", "target", or "dropped" for a column that tells nothing, for each column.
     fills : float64 array (d,)
         What stands in for a missing number.
     widths : int64 array (d,)
         Features of each column. A number has a second one where it tells whether the value is missing.
     tables : tuple of float64 array (levels + 2, width) or None
-        Of each category: features of each level, of other levels, and of a missing value.
+        Of each category: features of each level, of other levels, and of a missing value. Of a number with steps: the
+        last features of each step, and of a missing value.
     feature_names : tuple of str
         What the p features are called.
+    edges : tuple of float64 array or None
+        Of each number with steps: where a step ends and the next one begins, rising. Empty where no column has steps.
 
     Examples
     --------
@@ -80,6 +86,7 @@ class Encoding:
     widths: NDArray[np.int64]
     tables: tuple[NDArray[np.float64] | None, ...]
     feature_names: tuple[str, ...]
+    edges: tuple[NDArray[np.float64] | None, ...] = ()
 
     @property
     def n_columns(self) -> int:
@@ -110,9 +117,23 @@ class Encoding:
             first, after = self.starts[j], self.starts[j + 1]
             if method == ONE_HOT:
                 found[first:after] = True
-            elif method == PLAIN:
-                found[first + 1 : after] = True
+            elif self.marked[j]:
+                found[first + 1] = True
         return found
+
+    @cached_property
+    def marked(self) -> NDArray[np.bool_]:
+        """Which columns are numbers with a feature that tells whether the value is missing, shape (d,)."""
+        numbers = np.array([method in (PLAIN, STEPS) for method in self.methods], dtype=bool)
+        marked: NDArray[np.bool_] = numbers & (self.widths - self.step_widths == 2)
+        return marked
+
+    @property
+    def step_widths(self) -> NDArray[np.int64]:
+        """How many of the features of each column are those of its steps, shape (d,)."""
+        steps = [None] * self.n_columns if not self.edges else self.edges
+        pairs = zip(steps, self.tables, strict=True)
+        return np.array([0 if own is None or table is None else table.shape[1] for own, table in pairs], dtype=np.int64)
 
     def apply(self, X: Array, folds: FoldTables | None = None, first_row: int = 0) -> NDArray[np.float64]:
         """Features (n, p) of rows (n, d), whose categories are codes of `columns`.
@@ -124,20 +145,27 @@ class Encoding:
         values = X[:, sources]
         missing = np.isnan(values)
         encoded[:, places] = np.where(missing, self.fills[sources], values)
-        told = self.widths[sources] == 2
+        told = self.marked[sources]
         encoded[:, places[told] + 1] = missing[:, told]
         own_fold = None if folds is None else folds_of_rows(first_row, len(X), folds.seed)
         for j, table in enumerate(self.tables):
             if table is None:
                 continue
-            codes = X[:, j]
-            rows = np.where(np.isnan(codes), len(table) - 1, codes).astype(np.int64)
-            features = slice(self.starts[j], self.starts[j + 1])
+            codes, features = X[:, j], slice(self.starts[j + 1] - table.shape[1], self.starts[j + 1])
+            if self.methods[j] == STEPS:
+                codes = self.step_of(j, codes)
+            rows = np.where(np.isnan(X[:, j]), len(table) - 1, codes).astype(np.int64)
             if folds is not None and j in folds.tables:
                 encoded[:, features] = folds.tables[j][own_fold, rows]
             else:
                 encoded[:, features] = table[rows]
         return encoded
+
+    def step_of(self, j: int, values: Array) -> NDArray[np.int64]:
+        """The step of each value of column `j`, from 0."""
+        edges = self.edges[j]
+        assert edges is not None
+        return np.searchsorted(edges, values, side="right")
 
     def shown(self, features: Array) -> tuple[str, ...]:
         """The values of a row of the table as its features (p,) tell them: levels that have the same are all named.
@@ -149,8 +177,8 @@ class Encoding:
             own = features[self.starts[j] : self.starts[j + 1]]
             if self.methods[j] == DROPPED:
                 found.append("not used")
-            elif table is None:
-                found.append("missing" if len(own) == 2 and own[1] else f"{own[0]:.6g}")
+            elif table is None or self.methods[j] == STEPS:
+                found.append("missing" if self.marked[j] and own[1] else f"{own[0]:.6g}")
             else:
                 same = (table == own).all(axis=1)
                 alike = [(*column.levels, "another level")[row] for row in np.flatnonzero(same[:-1])] or ["missing"]
@@ -206,13 +234,16 @@ class Encoding:
     @cached_property
     def _numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of numbers among the features, and their columns."""
-        sources = [j for j, method in enumerate(self.methods) if method == PLAIN]
+        sources = [j for j, method in enumerate(self.methods) if method in (PLAIN, STEPS)]
         return self.starts[sources].astype(np.int64), np.array(sources, dtype=np.int64)
 
     def to_arrays(self) -> dict[str, Array]:
         """All of it as plain arrays, for a model file."""
         features = [table.ravel() for table in self.tables if table is not None]
+        edges = [np.empty(0) if own is None else own for own in self.edges]
+        steps = (np.concatenate(edges), np.array(list(map(len, edges))), self.step_widths) if edges else ()
         return {
+            **dict(zip(STEP_ARRAYS, steps, strict=False)),
             "column_names": np.array([column.name for column in self.columns.columns], dtype=np.str_),
             **self.columns.to_arrays(),
             "column_methods": np.array(self.methods, dtype=np.str_),
@@ -250,6 +281,7 @@ class Encoding:
         _require(fills.shape == (d,) and fills.dtype.kind == "f", "column_fills does not fit the columns")
         _require(features.ndim == 1 and features.dtype.kind == "f", "level_features has another shape or type")
         _require(bool(np.isfinite(fills).all() and np.isfinite(features).all()), "column_fills holds NaN or infinity")
+        edges, step_widths = _steps_of(arrays, d)
         tables: list[NDArray[np.float64] | None] = []
         taken = 0
         for j, column in enumerate(columns.columns):
@@ -258,11 +290,19 @@ class Encoding:
             fits = of_category and width > 0
             if method in (DROPPED, PLAIN):
                 fits = width == 0 if method == DROPPED else not of_category and width in (1, 2)
-            _require(fits, f"column_widths does not fit the method of column {j}")
-            if method not in (ONE_HOT, TARGET):
+            own = edges[j] if edges else None
+            if method == STEPS:
+                fits = not of_category and own is not None and width - step_widths[j] in (1, 2)
+            _require(
+                fits and (method == STEPS) == (own is not None),
+                f"column_widths does not fit the method of column {j}",
+            )
+            if method in (DROPPED, PLAIN):
                 tables.append(None)
                 continue
-            size = (len(column.levels) + 2) * width
+            if own is not None:
+                width = int(step_widths[j])
+            size = (len(column.levels if own is None else own) + 2) * width
             _require(taken + size <= len(features), "level_features is too short")
             tables.append(features[taken : taken + size].reshape(-1, width).astype(np.float64))
             taken += size
@@ -278,6 +318,7 @@ class Encoding:
             widths.astype(np.int64),
             tuple(tables),
             tuple(encoded.tolist()),
+            edges,
         )
 
     def describe(self) -> list[str]:
@@ -291,8 +332,10 @@ class Encoding:
 
     def _told(self, j: int) -> str:
         method, width = self.methods[j], int(self.widths[j])
-        if method == PLAIN:
-            return f"missing values become {self.fills[j]:.6g}" + (", and are marked" if width == 2 else "")
+        if method in (PLAIN, STEPS):
+            told = f"missing values become {self.fills[j]:.6g}" + (", and are marked" if self.marked[j] else "")
+            edges = self.edges[j] if self.edges else None
+            return told if edges is None else f"{told}; statistics of the labels of {len(edges) + 1:,} steps"
         features = f"{width} feature{'s'[: width != 1]}"
         return f"one-hot, {features}" if method == ONE_HOT else f"statistics of the labels, {features}"
 
@@ -428,6 +471,22 @@ def _remedy(kind: str) -> str:
     if kind == NUMBER:
         return "convert it with --as-number and the name of this column, and correct what is no number"
     return f"give {'true or false' if kind == BOOLEAN else 'dates'}, or numbers"
+
+
+def _steps_of(arrays: Mapping[str, Array], d: int) -> tuple[tuple[NDArray[np.float64] | None, ...], NDArray[np.int64]]:
+    """The edges of the steps of each column, and how many features they have; what does not fit together is refused."""
+    if not any(name in arrays for name in STEP_ARRAYS):
+        return (), np.zeros(d, dtype=np.int64)
+    _require(all(name in arrays for name in STEP_ARRAYS), "has not all arrays of its steps")
+    edges, counts, widths = (np.asarray(arrays[name]) for name in STEP_ARRAYS)
+    sizes = all(found.shape == (d,) and found.dtype.kind == "i" for found in (counts, widths))
+    _require(sizes and bool(((counts >= 0) & (widths >= 0)).all()), "has counts of steps that do not fit the columns")
+    _require(bool(((counts > 0) == (widths > 0)).all()), "has counts of steps that do not fit the columns")
+    sound = edges.ndim == 1 and edges.dtype.kind == "f" and sum(counts.tolist()) == len(edges)
+    _require(sound and bool(np.isfinite(edges).all()), "has edges of steps that do not fit their counts")
+    own = [part.astype(np.float64) for part in np.split(edges, np.cumsum(counts)[:-1])]
+    _require(all(bool((np.diff(part) > 0).all()) for part in own), "has edges of steps that do not rise")
+    return tuple(part if len(part) else None for part in own), widths.astype(np.int64)
 
 
 def _require(fits: bool, why: str) -> None:

@@ -2,7 +2,8 @@
 
     statistic of a level = (rows of the class with this level + a prior) / (rows with this level + a)
 
-The prior is the share of the class among all rows, and a is `SMOOTHING`.
+The prior is the share of the class among all rows, and a is `SMOOTHING`. Numbers of which few values make up most of
+the rows have such statistics, too: of steps, which are single values, or runs of rare ones between them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.labels import encode_labels, n_outputs
 from mllkm_scale.data.preparation.quantile_sketch import QuantileSketch, buffer_rows
-from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, Column, Columns
-from mllkm_scale.data.tables.encoding import DROPPED, ONE_HOT, PLAIN, TARGET, Encoding, FoldTables, folds_of_rows
+from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, NUMBER, Column, Columns
+from mllkm_scale.data.tables.encoding import (
+    DROPPED,
+    ONE_HOT,
+    PLAIN,
+    STEPS,
+    TARGET,
+    Encoding,
+    FoldTables,
+    folds_of_rows,
+)
+from mllkm_scale.data.tables.steps import ValueCounts, most_values
 from mllkm_scale.errors import BudgetError, DataError
 
 __all__ = [
@@ -89,17 +100,18 @@ def fit_encoding(
         least_rows = min(LEAST_ROWS, 1 + dataset.n_rows // 50)
     classes, labels = encode_labels(dataset.labels())
     n_statistics = n_outputs(len(classes)) if n_outputs(len(classes)) <= most_indicators else 0
-    needed = fitting_bytes(columns, n_statistics, most_indicators)
+    step_rows = 0 if open_ended else dataset.n_rows
+    needed = fitting_bytes(columns, n_statistics, most_indicators, step_rows=step_rows)
     if budget_bytes is not None and needed > budget_bytes:
         raise BudgetError(
             f"the levels of the categories of {dataset.name} need {format_bytes(needed)} to be counted, of a budget of"
             f" which {format_bytes(budget_bytes)} are left for it: raise memory_budget, or group levels"
         )
-    counts = _count(dataset, columns, labels, len(classes), n_statistics, most_indicators, seed)
+    counts = _count(dataset, columns, labels, len(classes), n_statistics, most_indicators, seed, step_rows)
     fitted = [
         _category(counts, j, column, classes, most_indicators, least_rows, smoothing, open_ended)
         if column.kind == CATEGORY
-        else _number(counts, j, column, columns.name(j))
+        else _number(counts, j, column, columns.name(j), classes, smoothing)
         for j, column in enumerate(columns.columns)
     ]
     encoding = Encoding(
@@ -109,6 +121,7 @@ def fit_encoding(
         widths=np.array([len(part.names) for part in fitted], dtype=np.int64),
         tables=tuple(part.table for part in fitted),
         feature_names=tuple(name for part in fitted for name in part.names),
+        edges=tuple(part.edges for part in fitted) if any(part.edges is not None for part in fitted) else (),
     )
     if not encoding.n_features:
         raise DataError(f"{dataset.name} has no column that tells anything: each is missing or the same in all rows")
@@ -126,15 +139,24 @@ def require_numbers(dataset: Dataset, then: str) -> None:
             )
 
 
-def fitting_bytes(columns: Columns, n_statistics: int, most_indicators: int = MOST_INDICATORS) -> int:
-    """Memory of the counts, and of the tables that are made of them."""
-    total = 0
+def fitting_bytes(
+    columns: Columns, n_statistics: int, most_indicators: int = MOST_INDICATORS, step_rows: int = 0
+) -> int:
+    """Memory of the counts, and of the tables that are made of them; `step_rows` are those that steps are found in."""
+    n_numbers, n_counts = _step_sizes(columns, n_statistics)
+    total = 24 * n_numbers * most_values(n_numbers, step_rows, n_counts) * (n_counts + 1)
     for column in columns.columns:
         n = len(column.levels) + 2
         total += 16 * n
         if len(column.levels) > most_indicators:
             total += 8 * n * (n_statistics + 1) * (3 * FOLDS + 2)
     return total
+
+
+def _step_sizes(columns: Columns, n_statistics: int) -> tuple[int, int]:
+    """How many numbers may have steps, and the counts of each of their values."""
+    numbers = sum(column.kind == NUMBER for column in columns.columns) if n_statistics else 0
+    return numbers, FOLDS * (1 + n_statistics)
 
 
 @dataclass
@@ -148,6 +170,7 @@ class _Counts:
     folds: dict[int, NDArray[np.float64]]  # (folds, levels + 1, 1 + statistics): rows, and rows of each class
     sketches: dict[int, QuantileSketch]
     class_folds: NDArray[np.float64]  # (folds, 1 + statistics)
+    values: dict[int, ValueCounts]  # of numbers
 
 
 def _count(
@@ -158,12 +181,15 @@ def _count(
     n_statistics: int,
     most_indicators: int,
     seed: int,
+    step_rows: int,
 ) -> _Counts:
     d, kinds = len(columns), [column.kind for column in columns.columns]
     sizes = {j: len(columns[j].levels) + 1 for j in range(d) if kinds[j] == CATEGORY}
     big = [j for j, size in sizes.items() if size - 1 > most_indicators and n_statistics]
     numbers = [j for j in range(d) if kinds[j] not in (CATEGORY, BOOLEAN)]
     k = buffer_rows(max(1, len(numbers)))
+    n_stepped, n_counts = _step_sizes(columns, n_statistics)
+    most = most_values(n_stepped, step_rows, n_counts)
     counts = _Counts(
         n_rows=dataset.n_rows,
         present=np.zeros(d, dtype=np.int64),
@@ -172,6 +198,7 @@ def _count(
         folds={j: np.zeros((FOLDS, sizes[j], 1 + n_statistics)) for j in big},
         sketches={j: QuantileSketch(1, k) for j in numbers},
         class_folds=np.zeros((FOLDS, 1 + n_statistics)),
+        values={j: ValueCounts(most, FOLDS, 1 + n_statistics) for j in numbers if kinds[j] == NUMBER and most > 0},
     )
     counted = range(n_classes) if n_statistics > 1 else range(1, 2)  # of two classes, the second
     for start, chunk in dataset.chunks():
@@ -191,6 +218,8 @@ def _count(
                 counts.ones[j] += chunk[~missing[:, j], j].sum()
             elif not missing[:, j].all():
                 counts.sketches[j].update(chunk[~missing[:, j], j : j + 1])
+                if j in counts.values:
+                    counts.values[j].update(chunk[:, j], fold, ones)
     return counts
 
 
@@ -224,6 +253,7 @@ class _Fitted:
     fill: float = 0.0
     table: NDArray[np.float64] | None = None
     folds: NDArray[np.float64] | None = None
+    edges: NDArray[np.float64] | None = None
 
 
 def _dropped(column: Column) -> _Fitted:
@@ -231,8 +261,11 @@ def _dropped(column: Column) -> _Fitted:
     return _Fitted(Column(column.name, CATEGORY), DROPPED, [])
 
 
-def _number(counts: _Counts, j: int, column: Column, name: str) -> _Fitted:
-    """The number itself, with an indicator of missing values if there are some; the fill is a median or the mode."""
+def _number(counts: _Counts, j: int, column: Column, name: str, classes: Array, smoothing: float) -> _Fitted:
+    """The number itself, with an indicator of missing values if there are some, and the statistics of its steps.
+
+    The fill is a median or the mode.
+    """
     present = int(counts.present[j])
     if not present:
         return _dropped(column)
@@ -243,7 +276,17 @@ def _number(counts: _Counts, j: int, column: Column, name: str) -> _Fitted:
         order = np.argsort(values, kind="stable")
         below = np.cumsum(weights[order])
         fill = float(values[order][np.searchsorted(below, 0.5 * below[-1])])
-    return _Fitted(column, PLAIN, [name, f"{name} missing"][: 1 + (present < counts.n_rows)], fill)
+    names = [name, f"{name} missing"][: 1 + (present < counts.n_rows)]
+    steps = counts.values[j].steps() if j in counts.values else None
+    if steps is None:
+        return _Fitted(column, PLAIN, names, fill)
+    edges, of_steps = steps
+    table, folds = _shares(
+        np.concatenate([of_steps, np.zeros_like(of_steps[:, :1])], axis=1), counts.class_folds, smoothing
+    )
+    told = classes[1:] if len(classes) == 2 else classes
+    names += [f"{name}: share of {label}" for label in told.tolist()]
+    return _Fitted(column, STEPS, names, fill, table, folds, edges)
 
 
 def _category(
@@ -301,22 +344,35 @@ def _statistics(
 ) -> _Fitted:
     """Smoothed shares of the classes among the rows of each level: of all rows, and without those of each fold."""
 
-    def table_of(counts: Array, total: Array) -> Array:
-        prior = total[1:] / max(1.0, total[0])
-        # Levels, unknown ones, and missing values, which are a level of their own where there are some.
-        rows = np.concatenate([counts[kept], np.zeros((1, counts.shape[1])), counts[-1:]])
-        shares = (rows[:, 1:] + smoothing * prior) / (rows[:, :1] + smoothing)
-        if not missing:
-            return shares
-        return np.concatenate([shares, np.eye(len(rows))[:, -1:]], axis=1)
-
-    whole, total = folds.sum(axis=0), class_folds.sum(axis=0)
+    # Levels, unknown ones, and missing values, which are a level of their own where there are some.
+    own = np.concatenate([folds[:, kept], np.zeros_like(folds[:, :1]), folds[:, -1:]], axis=1)
+    table, tables = _shares(own, class_folds, smoothing)
+    if missing:
+        mark = np.eye(len(table))[:, -1:]
+        table = np.concatenate([table, mark], axis=1)
+        tables = np.concatenate([tables, np.broadcast_to(mark, (len(tables), *mark.shape))], axis=2)
     told = classes[1:] if len(classes) == 2 else classes
     names = [f"{name}: share of {label}" for label in told.tolist()] + [f"{name} missing"][: missing > 0]
     return _Fitted(
         Column(column.name, column.kind, tuple(column.levels[code] for code in kept)),
         TARGET,
         names,
-        table=table_of(whole, total),
-        folds=np.stack([table_of(whole - own, total - part) for own, part in zip(folds, class_folds, strict=True)]),
+        table=table,
+        folds=tables,
     )
+
+
+def _shares(counts: Array, class_folds: Array, smoothing: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smoothed shares of the classes in each place: of all rows, and for each fold of the rows of the others.
+
+    `counts` are the rows of each fold in each place, and how many of them are of each class: (folds, places, 1 + S).
+    """
+
+    def shares(own: Array, total: Array) -> NDArray[np.float64]:
+        prior = total[1:] / max(1.0, total[0])
+        table: NDArray[np.float64] = (own[:, 1:] + smoothing * prior) / (own[:, :1] + smoothing)
+        return table
+
+    whole, total = counts.sum(axis=0), class_folds.sum(axis=0)
+    left = [shares(whole - own, total - part) for own, part in zip(counts, class_folds, strict=True)]
+    return shares(whole, total), np.stack(left)

@@ -30,7 +30,9 @@ __all__ = [
 
 def is_frame(X: object) -> bool:
     """Whether this is a table with named columns: of pandas, polars, Arrow, or what can be handed over as such."""
-    return hasattr(X, "__arrow_c_stream__") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+    if hasattr(X, "__arrow_c_stream__"):
+        return hasattr(X, "columns") or hasattr(X, "schema")  # a series has neither
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 def needs_encoding(X: Any) -> bool:
@@ -66,6 +68,8 @@ def as_arrow(X: Any, name: str = "X") -> Any:
         if type(X).__module__.partition(".")[0] == "pandas":
             return _of_pandas(X)
         return pa.table(X)
+    except DataError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(
             f"{name} cannot be read as a table ({one_line(error)}): give every column values of one type"
@@ -232,6 +236,7 @@ def _of_pandas(X: Any) -> Any:
             arrays.append(pa.Array.from_pandas(X.iloc[:, place]))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(
-                f"X: column {column!r} cannot be read ({one_line(error)}): give it values of one type"
+                f"X: column {column!r} cannot be read ({one_line(error)}): give it values of one type, as"
+                " .astype(str) does"
             ) from error
     return pa.table(arrays, names=names)

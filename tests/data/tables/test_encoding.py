@@ -90,6 +90,55 @@ def test_indicators_are_those_of_a_plain_loop(cells, new, least):
         assert found.shape[1] == 0
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_numbers_that_come_back_have_statistics_of_their_steps(n_classes):
+    rng = np.random.default_rng(1)
+    x = np.concatenate([np.repeat([0.0, 3.5, 100.0], [40, 20, 30]), np.arange(5.0, 17.0)])
+    order = rng.permutation(len(x) + 8)
+    x, labels = np.append(x, [np.nan] * 8)[order], rng.integers(0, n_classes, len(order))
+    # Values of one row each are runs of five, but a run ends before a value that stands for itself.
+    steps = [{0.0: 0, 3.5: 1, 100.0: 5}.get(v, 2 + (v >= 10) + (v >= 15)) for v in x[~np.isnan(x)]]
+    cells = [None] * len(x)
+    for row, step in zip(np.flatnonzero(~np.isnan(x)), steps, strict=True):
+        cells[row] = step
+    data = table_dataset(pa.table({"a": pa.array(x, from_pandas=True)}), labels)
+    encoding, folds = fit_encoding(data, seed=5)
+    assert encoding.methods == ("number+steps",)
+    assert "of 6 steps" in encoding.describe()[0]
+    found, fold = numbers(encoding.dataset(data, folds)), folds_of_rows(0, len(x), 5)
+    counted = [1] if n_classes == 2 else range(n_classes)
+    labels = labels.tolist()
+    for i, (value, step) in enumerate(zip(x, cells, strict=True)):
+        others = [k for k in range(len(x)) if fold[k] != fold[i]]
+        mean = [np.mean([labels[k] == label for k in others]) for label in counted]
+        told = mean if step is None else [statistics_by_hand(cells, labels, others, step, label) for label in counted]
+        fill = encoding.fills[0] if np.isnan(value) else value
+        np.testing.assert_allclose(found[i], [fill, np.isnan(value), *told])
+    new = pa.table({"a": [0.0, 1.0, 4.9, 1e9]})
+    apart = numbers(encoding.dataset(table_dataset(new)))[:, 2]
+    everyone = range(len(x))
+    expected = [statistics_by_hand(cells, labels, everyone, step, counted[0]) for step in (0, 0, 2, 5)]
+    np.testing.assert_allclose(apart, expected)
+    again = Encoding.from_arrays(encoding.to_arrays())
+    np.testing.assert_array_equal(
+        numbers(again.dataset(table_dataset(new))), numbers(encoding.dataset(table_dataset(new)))
+    )
+    assert again.feature_names == encoding.feature_names
+    for name, wrong in (
+        ("step_edges", encoding.to_arrays()["step_edges"][::-1]),
+        ("step_edge_counts", np.array([4])),
+        ("step_widths", np.array([n_classes + 3])),
+    ):
+        with pytest.raises(ModelFileError):
+            Encoding.from_arrays(encoding.to_arrays() | {name: wrong})
+
+
+def test_numbers_that_hardly_come_back_have_no_steps():
+    rng = np.random.default_rng(0)
+    table = pa.table({"measured": rng.normal(size=500), "two": rng.integers(0, 2, 500), "c": ["u", "v"] * 250})
+    assert fit_encoding(table_dataset(table, rng.integers(0, 2, 500)))[0].methods == ("number", "number", "one-hot")
+
+
 def statistics_by_hand(cells, labels, rows, cell, label):
     """The smoothed share of a label among some rows with a level."""
     prior = np.mean([labels[i] == label for i in rows])

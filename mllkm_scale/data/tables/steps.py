@@ -1,0 +1,103 @@
+"""Steps of a number: few values that come back often, and runs of the others, counted by fold and class.
+
+A gain of 0, 3103 or 7688, an age, a number of rooms: the share of a class at such a value may differ from that of its
+neighbours, which a smooth function of the value cannot tell. A step is a value that at least `STEP_ROWS` rows have, or
+a run of neighbours that are rarer. Numbers whose values hardly come back, as measured ones do, have no steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllkm_scale.base.arrays import Array
+
+__all__ = ["MOST_VALUES", "STEP_BYTES", "STEP_ROWS", "ValueCounts", "most_values", "step_starts"]
+
+MOST_VALUES = 1000
+"""Values of a number with steps, at most."""
+
+STEP_ROWS = 5
+"""Rows from which a value is a step of its own."""
+
+STEP_SHARE = 0.5
+"""Share of the rows that must stand in such steps."""
+
+STEP_BYTES = 2**23
+"""Memory of the counts of all numbers."""
+
+
+def most_values(n_numbers: int, n_rows: int, n_counts: int) -> int:
+    """Values of each number that are counted, at most, where each has so many counts; 0 if the memory is too little.
+
+    >>> most_values(10, 10**6, 10), most_values(10, 300, 10), most_values(5000, 10**6, 10), most_values(10**5, 300, 10)
+    (1000, 150, 19, 0)
+    """
+    if not n_numbers:
+        return 0
+    share = STEP_BYTES // (8 * n_numbers * (n_counts + 1))
+    return 0 if share < 3 else min(MOST_VALUES, share, n_rows // 2)
+
+
+class ValueCounts:
+    """Counts the rows of each value of a number, and of each class at it, by fold; until there are too many values.
+
+    Examples
+    --------
+    >>> counts = ValueCounts(100, 1, 2)
+    >>> x, fold = np.repeat([0.0, 1.0, 2.0, 50.0], [30, 3, 4, 20]), np.zeros(57, dtype=np.int64)
+    >>> counts.update(x, fold, np.ones((57, 2)))
+    >>> edges, of_steps = counts.steps()
+    >>> edges.tolist(), of_steps[0, :, 0].tolist()
+    ([0.5, 26.0], [30.0, 7.0, 20.0])
+    """
+
+    def __init__(self, most: int, n_folds: int, n_counts: int) -> None:
+        self._most = most
+        self._values: NDArray[np.float64] = np.empty(0)
+        self._counts: NDArray[np.float64] | None = np.zeros((n_folds, 0, n_counts))
+
+    def update(self, x: Array, folds: Array, ones: Array) -> None:
+        """Take rows: values, of which NaN is none, their folds, and what is counted of each (rows, n_counts)."""
+        if self._counts is None:
+            return
+        present = ~np.isnan(x)
+        x, folds, ones = x[present].astype(np.float64), folds[present], ones[present]
+        values = np.union1d(self._values, x)
+        if len(values) > self._most:
+            self._counts = None
+            return
+        if len(values) > len(self._values):
+            counts = np.zeros((self._counts.shape[0], len(values), self._counts.shape[2]))
+            counts[:, np.searchsorted(values, self._values)] = self._counts
+            self._values, self._counts = values, counts
+        np.add.at(self._counts, (folds, np.searchsorted(values, x)), ones)
+
+    def steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Edges between steps, and the counts (folds, steps, n_counts); None where the number has no steps.
+
+        An edge lies half-way between two values.
+        """
+        if self._counts is None or len(self._values) < 3:
+            return None
+        rows = self._counts[:, :, 0].sum(axis=0)
+        starts = step_starts(rows)
+        if len(starts) < 3 or rows[rows >= STEP_ROWS].sum() < STEP_SHARE * rows.sum():
+            return None
+        edges = self._values[starts[1:] - 1] / 2 + self._values[starts[1:]] / 2
+        return edges, np.add.reduceat(self._counts, starts, axis=1)
+
+
+def step_starts(rows: Array) -> NDArray[np.int64]:
+    """The first value of each step, given the rows of each value in rising order.
+
+    >>> step_starts(np.array([30, 3, 4, 2, 3, 20, 1, 15])).tolist()
+    [0, 1, 3, 5, 6, 7]
+    """
+    starts, within = [0], float(rows[0])
+    for place, count in enumerate(rows[1:].tolist(), 1):
+        if count >= STEP_ROWS or within >= STEP_ROWS:
+            starts.append(place)
+            within = 0.0
+        within += count
+    return np.array(starts, dtype=np.int64)
