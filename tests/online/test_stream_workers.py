@@ -117,11 +117,11 @@ def test_workers_that_answer_no_more_end_it_in_time_and_it_goes_on_without_them(
                 os.kill(pid, signal.SIGSTOP)
         return False
 
-    options = {"client": client, "checkpoint_s": 0, "should_stop": freeze, "worker_timeout": 2.0}
+    options = {"client": client, "checkpoint_s": 0, "should_stop": freeze, "worker_timeout": 5.0}
     try:
-        with pytest.raises(ClusterError, match=r"no result for 2 s.*worker_timeout"):
+        with pytest.raises(ClusterError, match=r"no result for 5 s.*worker_timeout"):
             model_bytes(samples, tmp_path / "run", **options)
-        assert time.monotonic() - stopped_s[0] < 6.0  # it is waited for once
+        assert time.monotonic() - stopped_s[0] < 9.0  # it is waited for once
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
