@@ -1,6 +1,21 @@
 # What the scripts of this folder share: how a scheduler and workers are started, and that all of them end.
 # shellcheck shell=bash
 
+# Bits follow from the code that BLAS and NumPy choose for a processor, and these variables make the choice.
+CODE_CHOICE=(OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES)
+
+repeated() { # WORD...: as a command line that does the same again, with the settings that the environment gives it
+    local name
+    for name in PYTHON "${CODE_CHOICE[@]}"; do
+        [ -z "${GIVEN[$name]:-}" ] || printf '%s=%q ' "$name" "${GIVEN[$name]}"
+    done
+    printf '%q ' "$@"
+}
+
+declare -A GIVEN
+for name in PYTHON "${CODE_CHOICE[@]}"; do
+    GIVEN[$name]=${!name:-}
+done
 PYTHON=${PYTHON:-python}
 
 # As mllkm_scale/cluster/local.py starts its own workers: one thread a task, and memory is the training's business.
@@ -17,9 +32,8 @@ WORKER_ENVIRONMENT=(
     DASK_DISTRIBUTED__WORKER__PROFILE__INTERVAL=100ms
 )
 
-# Bits follow from the code that BLAS and NumPy choose for a processor. Where the choice is made by a variable, workers
-# make the same.
-for name in OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES; do
+# Workers make the same choice as the master.
+for name in "${CODE_CHOICE[@]}"; do
     [ -z "${!name:-}" ] || WORKER_ENVIRONMENT+=("$name=${!name}")
 done
 

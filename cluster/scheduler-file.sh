@@ -25,7 +25,7 @@ while getopts n:m:t:f: option; do
     esac
 done
 shift $((OPTIND - 1))
-WITHIN=$(printf '%q ' "${words[@]:0:${#words[@]}-$#}")
+WITHIN=$(repeated "${words[@]:0:${#words[@]}-$#}")
 whole_number -n "$workers"
 whole_number -t "$threads"
 

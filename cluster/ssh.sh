@@ -35,7 +35,7 @@ while getopts h:n:m:t:f:i: option; do
     esac
 done
 shift $((OPTIND - 1))
-WITHIN=$(printf '%q ' "${words[@]:0:${#words[@]}-$#}")
+WITHIN=$(repeated "${words[@]:0:${#words[@]}-$#}")
 whole_number -n "$workers"
 whole_number -t "$threads"
 [ -r "$hosts_file" ] || fail "-h ${hosts_file:-(missing)}: give a file with one host a line"

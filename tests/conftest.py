@@ -23,6 +23,8 @@ from threadpoolctl import threadpool_limits
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 # Pictures take longer than the small trainings of most tests: those about reports ask for one.
 os.environ["DASK_MLLKM__REPORT"] = "false"
+# As in an environment that is active: command lines that are printed name the program as it is found.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 threadpool_limits(limits=1, user_api="blas")
 
 # A SIGINT that is ignored (`&` in a script) would be ignored in every process that a test starts. A handler is

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import h5py
 import numpy as np
 import zarr
@@ -26,15 +28,17 @@ from scipy import sparse
 from mllkm_scale import Dataset, load_model, train
 from mllkm_scale.data import check, convert
 from mllkm_scale.data.sparse.rows import SPARSE_ARRAYS
+from mllkm_scale.export import export_c, export_integer_c, export_npz, export_onnx
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.model import describe, model_checksum
 from mllkm_scale.online import open_samples, stream
 from mllkm_scale.path import train_path
 from mllkm_scale.path.folder import read_path
 from mllkm_scale.path.points import best_point, knee_point
-from mllkm_scale.prediction import predict_file
+from mllkm_scale.prediction import explain_file, predict_file
 from mllkm_scale.report.comparison import _lines, _parameters
 from mllkm_scale.report.curves import plan_rows
+from mllkm_scale.report.explained import importance_bars, shown_row
 from mllkm_scale.report.facts import cards, data_facts, parameters, result_facts
 from mllkm_scale.report.learning import learning_section
 from mllkm_scale.report.run_files import read_run
@@ -107,6 +111,7 @@ def write_data(source: Path, X: np.ndarray, y: np.ndarray) -> None:
         file["X"], file["y"] = X, y.astype("S")
         file.create_dataset("packed", data=X, chunks=(20, 3), compression="gzip", shuffle=True)
         file["feature_names"] = np.array(["a", "b", "c"], "S")
+        file["sample_weight"] = np.abs(X[:, 2]).round(1)
     with h5py.File(source / "sparse.h5", "w") as file:
         rows = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
         for part in SPARSE_ARRAYS:
@@ -148,8 +153,11 @@ def train_all(source: Path) -> None:
         train(data, run_dir=source / "learned", **LEARNED)
         train(data, run_dir=source / "competed", **COMPETING)
         train_path(data, 0.3, run_dir=source / "path", **SIZES)
+        train(data, run_dir=source / "curves", componentwise=True, **ROUNDS)
     with Dataset.open(source / "mixed.h5") as table:
         train(table, run_dir=source / "mixed", **ROUNDS)
+    with Dataset.open(source / "sparse.h5") as rows:
+        train(rows, run_dir=source / "reduced", reduction="svd:2", **ROUNDS)
     stream(open_samples(source / "data.h5"), run_dir=source / "stream", **STREAMED)
 
 
@@ -159,6 +167,11 @@ def run_formats(source: Path) -> dict[str, Format]:
     formats = {
         "model": Format(source / "run" / "model.mllkm", partial(read_model, rows="table.csv", source=source)),
         "table model": Format(source / "mixed" / "model.mllkm", partial(read_model, rows="mixed.csv", source=source)),
+        "reduced model": Format(
+            source / "reduced" / "model.mllkm", partial(read_model, rows="sparse.h5", source=source)
+        ),
+        "exported model": Format(source / "run" / "model.mllkm", partial(exported, rows="data.h5", source=source)),
+        "exported curves": Format(source / "curves" / "model.mllkm", partial(exported, rows="data.h5", source=source)),
     }
     formats = {name: Format(known.path, known.read, archive="mllkm-model") for name, known in formats.items()}
     formats |= {
@@ -197,12 +210,16 @@ def data_formats(source: Path) -> dict[str, Format]:
         "hdf5": Format(source / "data.h5", read_data),
         "table hdf5": Format(source / "mixed.h5", trained_on),
         "sparse hdf5": Format(source / "sparse.h5", trained_on),
+        "weighted hdf5": Format(source / "data.h5", partial(trained_on, sample_weight="sample_weight")),
         "zarr.json": Format(source / "data.zarr" / "X" / "zarr.json", partial(read_zarr, source=source), is_json=True),
         "zarr chunk": Format(source / "data.zarr" / "X" / "c" / "0" / "0", partial(read_zarr, source=source)),
     }
     for name in ("table.csv", "table.csv.gz", "rows.libsvm", "rows.npz", "rows.npy", "images.idx", "table.parquet"):
         if (source / name).exists():
             formats[name.partition(".")[2]] = Format(source / name, converted)
+    if (source / "table.parquet").exists():
+        formats["parquet data"] = Format(source / "table.parquet", partial(trained_on, y="kind"))
+        formats["parquet url"] = Format(source / "table.parquet", read_url)
     for name in ("samples.jsonl", "table.csv"):
         formats[f"{name.partition('.')[2]} stream"] = Format(source / name, streamed)
     for name in ("table.csv", "rows.npz", "rows.npy"):
@@ -232,15 +249,37 @@ def beside(path: Path, whole: Path) -> Path:
 
 
 def read_model(path: Path, rows: str, source: Path) -> str:
+    """All that is said of a model, the labels and probabilities of rows by it, and what makes their scores."""
     model = load_model(path)
     describe(model).as_text()
-    return model_checksum(model) + predicted(source / rows, path, path.with_name("predicted.csv"))
+    if model.reduction is None:
+        importance_bars(model, None)
+    labels = predicted(source / rows, path, path.with_name("predicted.csv"), probabilities=model.calibration is not None)
+    told = [(str(one), repr(one.as_dict())) for one in explain_file(model, source / rows, 0, 3)]
+    return digest(model_checksum(model), labels, told)
 
 
-def predicted(path: Path, model: Path, target: Path | None = None) -> str:
+def exported(path: Path, rows: str, source: Path) -> str:
+    """A model in all forms; what is C is C for a compiler, too."""
+    model, folder = load_model(path), path.parent
+    made = [export_c(model, folder / "floats.h"), export_npz(model, folder / "plain.npz")]
+    with Dataset.open(source / rows) as data:
+        made.append(export_integer_c(model, folder / "integers.h", data, 8))
+    with suppress(ImportError):
+        made.append(export_onnx(model, folder / "graph.onnx"))
+    headers = [str(file) for one in made for file in one.paths if file.suffix == ".h"]
+    if shutil.which("gcc"):
+        command = ["gcc", "-x", "c", "-std=c99", "-trigraphs", "-Wcomment", "-Werror", "-fsyntax-only", *headers]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return digest(*(file.read_bytes() for one in made for file in one.paths))
+
+
+def predicted(path: Path, model: Path, target: Path | None = None, *, probabilities: bool = False) -> str:
     """Labels of rows of a file, by a model."""
     target = target or path.with_name("predicted.csv")
-    predict_file(load_model(model), path, target, scores=True, overwrite=True, n_jobs=1)
+    predict_file(
+        load_model(model), path, target, scores=True, probabilities=probabilities, overwrite=True, n_jobs=1
+    )
     return digest(target.read_bytes())
 
 
@@ -283,9 +322,18 @@ def read_zarr(path: Path, source: Path) -> str:
         return digest(found.classes, found.class_counts, data.chunk(0))
 
 
-def trained_on(path: Path) -> str:
-    with Dataset.open(path) as data:
+def trained_on(path: Path, **names: str) -> str:
+    with Dataset.open(path, **names) as data:
         return model_checksum(train(data, **{**ROUNDS, "max_rounds": 1}).model)
+
+
+def read_url(path: Path) -> str:
+    """Rows and labels of a file that is reached by a URL."""
+    url = f"memory://fuzz/{path.name}"
+    fsspec.filesystem("memory").pipe(url, path.read_bytes())
+    with Dataset.open(url, y="kind") as data:
+        found = check(data)
+        return digest(found.classes, found.class_counts, data.chunk(0), data.feature_names)
 
 
 def converted(path: Path) -> str:
@@ -327,5 +375,6 @@ def read_report(path: Path, whole: Path) -> str:
     run = read_run(folder)
     learning_section(run, None)
     told = cards(run, None), data_facts(run), result_facts(run), parameters(run), plan_rows(run.plan)
+    rows = [shown_row(one) for one in run.explained]
     told_of_two = _lines([run, run], [None, None]), _parameters([run, run])
-    return digest(told, told_of_two, *(len(events) for events in (run.rounds, run.reports, run.epochs)))
+    return digest(told, told_of_two, rows, *(len(events) for events in (run.rounds, run.reports, run.epochs)))

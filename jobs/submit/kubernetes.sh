@@ -32,7 +32,10 @@ apply() { # MANIFEST...
 
 options=("$@") manifests=$here/../../cluster/kubernetes
 image=${MLLKM_IMAGE:-mllkm-scale:latest}
-again=$(printf '%q ' "$0" "$job" "$@" | sed -e 's/[\\|&]/\\&/g' -e 's/ $//') # what a training that ends early tells
+again=$({
+    [ -z "${MLLKM_IMAGE:-}" ] || printf 'MLLKM_IMAGE=%q ' "$MLLKM_IMAGE"
+    printf '%q ' "$0" "$job" "$@"
+} | sed -e 's/[\\|&]/\\&/g' -e 's/ $//') # what a training that ends early tells
 apply "$manifests/volume.yaml" "$manifests/daskcluster.yaml" "$manifests/network.yaml"
 kubectl "$@" delete --ignore-not-found job/mllkm configmap/mllkm-job
 kubectl "$@" create configmap mllkm-job --from-file=job.toml="$job"

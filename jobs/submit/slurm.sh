@@ -42,6 +42,13 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then # the settings of whoever submitted, which `
         [[ $setting =~ ^[A-Z_]+= ]] && export "${setting?}"
     done
 fi
+choices=(OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES)
+again=$( # the command line that does the same again, with the settings that the environment gives this one
+    for name in PYTHON MLLKM_INSECURE MLLKM_INTERFACE MLLKM_REQUEUE "${choices[@]}"; do
+        [ -z "${!name:-}" ] || printf '%s=%q ' "$name" "${!name}"
+    done
+    printf '%q ' "$0" "$job" "$@"
+)
 PYTHON=$(command -v "${PYTHON:-python}") || fail "python is not on the PATH: activate the environment, or set PYTHON"
 mllkm=(mllkm)
 command -v mllkm >/dev/null || mllkm=("$PYTHON" -m mllkm_scale) # PYTHON may be of an environment that is not active
@@ -49,7 +56,7 @@ facts=$("$PYTHON" -m mllkm_scale.run.job "$job") || exit 2
 budget=${facts%% *} run=${facts#* }
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
-    options=() settings=("PYTHON=$PYTHON" "MLLKM_RESUME_WITH=$(printf '%q ' "$0" "$job" "$@")")
+    options=() settings=("PYTHON=$PYTHON" "MLLKM_RESUME_WITH=$again")
     # sbatch takes one option on memory: that of the user, if there is one.
     [[ " $* " =~ [[:space:]]--mem(-per-cpu|-per-gpu)?[=[:space:]] ]] ||
         options+=("--mem-per-cpu=$(((budget + OVERHEAD_BYTES + 1048575) / 1048576))M")
@@ -62,9 +69,8 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
         options+=("--ntasks=$(($2 + 1))") # the first task is for the scheduler and the master
         shift 2
     fi
-    # The last ones choose the code that BLAS and NumPy run on a processor, and so the bits.
-    for name in MLLKM_INSECURE MLLKM_INTERFACE MLLKM_REQUEUE \
-        OPENBLAS_CORETYPE OPENBLAS_L2_SIZE MKL_CBWR NPY_DISABLE_CPU_FEATURES NPY_ENABLE_CPU_FEATURES; do
+    # The choices are of the code that BLAS and NumPy run on a processor, and so of the bits.
+    for name in MLLKM_INSECURE MLLKM_INTERFACE MLLKM_REQUEUE "${choices[@]}"; do
         [ -z "${!name:-}" ] || settings+=("$name=${!name}")
     done
     exec sbatch "${options[@]}" "$@" "${BASH_SOURCE[0]}" "$job" "${settings[@]}"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,8 +89,16 @@ def _to_go_on(context: click.Context, resume: bool) -> str:
         return script.strip()
     given = context.ensure_object(Invocation).arguments
     words = [word for word in given if word not in ("--resume", "--overwrite")] if resume else list(given)
-    command = shlex.join(["mllkm", *words, *(["--resume"] if resume else [])])
+    command = shlex.join([*_program(), *words, *(["--resume"] if resume else [])])
     return f"{os.environ.get(WITHIN, '')}{command}"
+
+
+def _program() -> list[str]:
+    """The words that this program starts by: its name, if the PATH leads to it."""
+    found, own = shutil.which("mllkm"), (Path(sys.argv[0]), Path(sys.executable).with_name("mllkm"))
+    if found is not None and any(path.exists() and path.samefile(found) for path in own):
+        return ["mllkm"]
+    return [sys.executable, "-m", "mllkm_scale"]
 
 
 def _say_signal(signal_name: str) -> None:

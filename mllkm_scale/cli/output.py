@@ -108,7 +108,7 @@ def plain_table(table: Table) -> str:
         ).rstrip()
         for row in [names, *rows]
     ]
-    return "\n".join([table.title, *lines] if table.title else lines)
+    return "\n".join([printable(table.title), *lines] if table.title else lines)
 
 
 def _shows_tables() -> bool:
@@ -215,7 +215,7 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
-        task = shown.add_task(label, total=None)
+        task = shown.add_task(printable(label), total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 

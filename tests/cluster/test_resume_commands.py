@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,46 @@ def test_a_command_line_is_repeated_by_the_script_that_started_its_cluster(monke
     monkeypatch.setenv(RESUME_WITH, "jobs/submit/slurm.sh job.toml --workers 2 ")
     for resume in (True, False):
         assert _to_go_on(context, resume) == "jobs/submit/slurm.sh job.toml --workers 2"
+
+
+def test_a_program_that_the_path_does_not_lead_to_is_told_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = click.Context(click.Command("train"), obj=Invocation(("train", "a b.h5")))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert _to_go_on(context, True) == f"{sys.executable} -m mllkm_scale train 'a b.h5' --resume"
+
+
+@pytest.mark.parametrize("script", ["cluster/ssh.sh", "jobs/submit/ssh.sh", "jobs/submit/slurm.sh"])
+def test_scripts_tell_the_settings_that_their_environment_has_given_them(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without PYTHON, the printed command would not find the package where no environment is active."""
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    commands = {
+        "python a": f'exec {shlex.quote(sys.executable)} "$@"',
+        "sbatch": 'printf "%s\\n" "$@"',
+        "ssh": "exit 0",
+        "mllkm": 'echo "MLLKM_RESUME_WITH=${MLLKM_RESUME_WITH:-$MLLKM_WITHIN}"',
+    }
+    for name, does in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHON", "./python a")
+    for name in ("OPENBLAS_L2_SIZE", "MKL_CBWR", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    Path("hosts.txt").write_text("nobody\n")
+    Path("job.toml").write_text('data.path = "data.h5"\noutput.run = "run"\nbudget.memory = "500MB"\n')
+    Path("run").mkdir()
+    words = {"cluster/ssh.sh": "-h hosts.txt -- mllkm train", "jobs/submit/ssh.sh": "job.toml -h hosts.txt"}
+    command = [ROOT / script, *words.get(script, "job.toml --workers 2").split()]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    [again] = re.findall(r"MLLKM_RESUME_WITH=(.*)", told.stdout)
+    expected = " ".join(map(str, command)).removesuffix("mllkm train")
+    assert again.strip() == rf"PYTHON=./python\ a OPENBLAS_CORETYPE=Haswell {expected}".strip(), told.stderr
 
 
 def test_the_printed_command_goes_on_with_a_training_of_a_script(

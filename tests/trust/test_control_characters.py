@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
+import pty
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import h5py
@@ -70,8 +74,27 @@ def test_no_command_prints_a_control_character(hostile_data, tmp_path, mllkm):
     assert is_plain((run / "report.html").read_text())
 
 
+def test_a_terminal_is_shown_no_control_character_of_a_name(tmp_path):
+    """Bars and tables are drawn on terminals alone."""
+    source = tmp_path / f"a{HOSTILE.replace('/', '')}.csv"
+    source.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    shown, side = pty.openpty()
+    command = [sys.executable, "-m", "mllkm_scale", "convert", source, tmp_path / "converted.h5"]
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=side, stderr=side, env=environment)
+    os.close(side)
+    output = b""
+    with suppress(OSError):  # what a terminal says at its end
+        while piece := os.read(shown, 65536):
+            output += piece
+    os.close(shown)
+    assert process.wait(timeout=60) == 0, output
+    assert rb"converting a\x1b]0;owned\x07" in output
+    assert not any(part in output for part in (b"\x1b]0", b"\x07", b"\x1b[2J", "\u202e".encode(), "\u2028".encode()))
+
+
 def test_commands_print_by_one_function_alone():
-    for file in sorted(PACKAGE.glob("cli/*.py")):
+    for file in sorted(PACKAGE.glob("cli/**/*.py")):
         calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
         prints = [ast.unparse(call.func) for call in calls if ast.unparse(call.func) in ("click.echo", "print")]
         assert len(prints) == (file.name in ("group.py", "completion.py")), file.name
