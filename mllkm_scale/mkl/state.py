@@ -15,6 +15,7 @@ __all__ = ["Machine", "Settings", "State"]
 
 _TIGHTEST = 1e-8  # inner tolerance: the interior point is sensible down to 1e-7
 _PROGRESS = 0.01  # of P - D, by which it falls
+_RESPONSES = 10_000  # of a candidate that are compared, where there are many classes
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Settings:
 
     def n_witnesses(self, n_classes: int) -> int:
         """Support vectors on which their responses are compared: of many classes fewer, each of which counts."""
-        return max(100, min(self.witnesses, 4 * self.witnesses // n_classes))
+        least = min(100, _RESPONSES // n_classes)
+        return max(1, least, min(self.witnesses, 4 * self.witnesses // n_classes))
 
 
 @dataclass(frozen=True)

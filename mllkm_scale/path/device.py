@@ -58,7 +58,7 @@ class DevicePath(PathTraining):
     def point(self, dataset: Dataset, params: Params, value: float, fingerprint: str) -> tuple[PathPoint, Model]:
         """Train the model of a point, or take it from the folder."""
         name = f"{self.values.parameter}={value:g}"
-        found = None if self.folder is None else self.folder.done(name, fingerprint, State, [])
+        found = None if self.folder is None else self.folder.done(name, fingerprint, State, [], lambda *end: None)
         if found is not None and self.folder is not None:
             return found[0], load_model(RunFolder(self.folder.path / name).model)
         started = time.perf_counter()

@@ -12,7 +12,7 @@ parameters and the points before it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -116,11 +116,17 @@ class PathFolder:
         )
 
     def done(
-        self, name: str, fingerprint: str, kind: type[Any], sizes: Sequence[StateSizes]
+        self,
+        name: str,
+        fingerprint: str,
+        kind: type[Any],
+        sizes: Sequence[StateSizes],
+        require: Callable[[int, Any, Proof | None], object],
     ) -> tuple[PathPoint, Start] | None:
         """A point that was trained already, and its end; None if it is still to be trained.
 
-        `sizes` are those of each machine.
+        `sizes` are those of each machine. `require` takes the number of a machine, its state and its proof, and
+        refuses by a ValueError what they cannot be.
 
         Raises
         ------
@@ -142,10 +148,8 @@ class PathFolder:
                 states.append(state_from_arrays(kind, arrays, f"machine{k}_"))
                 if header["proofs"]:
                     dual = conform_array(arrays, f"proof{k}_dual", "f", ()).item()
-                    duals = conform_duals(arrays, f"proof{k}_duals", size)
-                    if dual > float(duals.sum()) * (1.0 + 1e-9):
-                        raise ValueError(f"the duals of the array proof{k}_duals cannot prove {dual:g}")
-                    proofs.append(Proof(dual, duals))
+                    proofs.append(Proof(dual, conform_duals(arrays, f"proof{k}_duals", size)))
+                require(k, states[-1], proofs[-1] if proofs else None)
             point = _point(header["point"])
             if point.name != name:
                 raise ValueError(f"it is the point {point.name}")

@@ -28,6 +28,7 @@ from mllkm_scale.data.subset import split
 from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.mkl.algorithm2 import PaperState
+from mllkm_scale.mkl.certificate import Proof
 from mllkm_scale.mkl.state import State
 from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.files import load_model
@@ -38,10 +39,10 @@ from mllkm_scale.path.limits import PathValues, parse_limits, path_values
 from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.report.finalize import ReportFinalizer
-from mllkm_scale.run.checked_state import StateSizes
+from mllkm_scale.run.checked_state import StateSizes, require_end
 from mllkm_scale.run.choice import learned_near_margin
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.machines import COLD, Machines, Start
+from mllkm_scale.run.machines import COLD, Machines, Start, columns_of_machines
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.listeners import broadcast
 from mllkm_scale.run.result import TrainResult
@@ -249,8 +250,13 @@ class PathTraining:
     def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
         """Train the next point, or take it from the folder; its end is where the one after it begins."""
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
-        sizes = [StateSizes.of(problem, K) for K in self.outputs(problem)]
-        found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind, sizes)
+        signs = [problem.signs[:, columns] for columns in columns_of_machines(problem, self.params.multi_class)]
+        sizes = [StateSizes.of(problem, own.shape[1]) for own in signs]
+
+        def require(number: int, state: Any, proof: Proof | None) -> None:
+            require_end(state, proof, problem, signs[number], self.executor)
+
+        found = None if self.folder is None else self.folder.done(name, problem.fingerprint, kind, sizes, require)
         if found is not None and self.folder is not None:
             point, end = found
             model = load_model(RunFolder(self.folder.path / name).model)
@@ -267,11 +273,6 @@ class PathTraining:
             self.folder.write(self.points)
         self.listener(Notice(in_words(point)))
         return end
-
-    def outputs(self, problem: Problem) -> list[int]:
-        """Columns of the signs of each machine."""
-        K = problem.signs.shape[1]
-        return [K] if self.params.multi_class == "shared" else [1] * K
 
     def train(
         self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start

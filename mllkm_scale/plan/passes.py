@@ -24,7 +24,7 @@ from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.plan.sizes import Sizes
 from mllkm_scale.scan.component.sizes import component_bytes
-from mllkm_scale.scan.work import block_bytes, component_block_bytes, component_walk_bytes
+from mllkm_scale.scan.work import block_bytes, block_height, component_block_bytes, component_walk_bytes
 
 __all__ = [
     "EXPECTED_KERNELS",
@@ -176,7 +176,9 @@ def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
     """What is made of the support and the anchors to scan in so many threads."""
     d, K = sizes.n_features, sizes.n_outputs
     if not sizes.componentwise:
-        return threads * block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize, expected_support(sizes))
+        n_blocks = -(-sizes.n_anchors // block_height(d, K, sizes.n_gammas))
+        block = block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize, expected_support(sizes), sizes.n_anchors)
+        return min(threads, n_blocks) * block
     if scanned_bytes(sizes, support_bytes):
         return threads * component_block_bytes(d, K, sizes.n_gammas)
     return threads * component_walk_bytes(sizes.n_anchors, *_component_sizes(sizes))

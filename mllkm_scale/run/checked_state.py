@@ -22,13 +22,13 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.schemas import conform_array
 from mllkm_scale.kernels.picked_rows import PickedRows
 from mllkm_scale.mkl.algorithm2 import PaperState
-from mllkm_scale.mkl.certificate import Objective
+from mllkm_scale.mkl.certificate import Objective, Proof
 from mllkm_scale.mkl.margins import decide_all
 from mllkm_scale.mkl.state import Machine, State
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.solver.box import Box
 
-__all__ = ["StateSizes", "conform_duals", "require_objective", "require_state"]
+__all__ = ["StateSizes", "conform_duals", "require_end", "require_objective", "require_state"]
 
 
 _ROUNDING = 1e-6  # by which what is computed again may be off
@@ -148,6 +148,8 @@ def require_state(kind: type[Any], arrays: Mapping[str, Array], prefix: str, siz
 def require_objective(state: Any, objective: Objective, problem: Problem, signs: Array, executor: Executor) -> None:
     """Refuse a P that the machine of a state does not have, or a D that its duals cannot prove, by a ValueError."""
     machine: Machine = state.machine
+    if not np.isfinite(objective.primal):  # which would leave D unbounded, too
+        raise ValueError(f"P is said to be {objective.primal:g}")
     size = max(abs(objective.primal), 1e-300)
     if isinstance(state, State) and not (objective.primal == state.best_primal and objective.dual >= state.bound):
         raise ValueError(f"P {objective.primal:g} and D {objective.dual:g} are not those of its state")
@@ -159,6 +161,16 @@ def require_objective(state: Any, objective: Objective, problem: Problem, signs:
         most = max(most, _provable(state.duals, machine, problem, signs))
     if not objective.dual <= min(most, primal) + _ROUNDING * size:
         raise ValueError(f"D is said to be {objective.dual:g}, and its duals prove {min(most, primal):g} at most")
+
+
+def require_end(state: Any, proof: Proof | None, problem: Problem, signs: Array, executor: Executor) -> None:
+    """Refuse the end of a training that another one begins from, if it says what is not so, by a ValueError."""
+    if isinstance(state, State):
+        require_objective(state, Objective(state.best_primal, state.bound), problem, signs, executor)
+    if proof is not None:
+        most = _provable(proof.duals, state.machine, problem, signs)
+        if not proof.dual <= most + _ROUNDING * max(abs(most), 1e-300):
+            raise ValueError(f"a proof is said to bound by {proof.dual:g}, and its duals prove {most:g} at most")
 
 
 def _primal(machine: Machine, problem: Problem, signs: Array, executor: Executor, *, shared_norm: bool) -> float:

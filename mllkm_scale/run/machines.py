@@ -27,7 +27,7 @@ from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.session import Resources
 from mllkm_scale.run.strategy import make_machine, state_arrays, state_from_arrays
 
-__all__ = ["COLD", "Machines", "Start"]
+__all__ = ["COLD", "Machines", "Start", "columns_of_machines"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,11 @@ class Start:
 COLD = Start()
 
 
+def columns_of_machines(problem: Problem, multi_class: str) -> list[slice]:
+    """The columns of the signs that each machine has."""
+    return [slice(None)] if multi_class == "shared" else [slice(k, k + 1) for k in range(problem.signs.shape[1])]
+
+
 class Machines:
     """The machines of a problem: their states, their objectives, and what the last rounds proved.
 
@@ -62,8 +67,7 @@ class Machines:
     ) -> None:
         self.problem, self.params, self.resources = problem, params, resources
         self.after_round, self.start = after_round, start
-        K = problem.signs.shape[1]
-        self.columns = [slice(None)] if params.multi_class == "shared" else [slice(k, k + 1) for k in range(K)]
+        self.columns = columns_of_machines(problem, params.multi_class)
         self.states: list[Any] = []  # the last one perhaps under way
         self.objectives: list[Objective] = []  # certified by the last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended

@@ -103,14 +103,21 @@ def blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
     return min(max(room // (n_gammas * height * a_sum), 1), _MOST_BLOCKS)
 
 
-def block_bytes(n_features: int, n_classes: int, n_gammas: int, itemsize: int = 4, n_support: int = PART_ROWS) -> int:
+def block_bytes(
+    n_features: int,
+    n_classes: int,
+    n_gammas: int,
+    itemsize: int = 4,
+    n_support: int = PART_ROWS,
+    n_anchors: int = 2**62,
+) -> int:
     """Memory of a scanning thread: sums of its blocks, distances, bumps and lists of one, and rows times duals.
 
-    A part of the support has no more rows than there are support vectors.
+    A part of the support has no more rows than there are support vectors, and the blocks no more than all anchors.
     """
     part_rows = min(PART_ROWS, n_support)
-    height, width = block_height(n_features, n_classes, n_gammas), n_features + 1
-    at_once = blocks_at_once(n_features, n_classes, n_gammas)
+    height, width = min(block_height(n_features, n_classes, n_gammas), n_anchors), n_features + 1
+    at_once = min(blocks_at_once(n_features, n_classes, n_gammas), -(-n_anchors // height))
     sums = (at_once * n_classes + 2) * n_gammas * height * width
     bumps = (2 * n_gammas + 2) * part_rows * height
     lists = 2 * int(near_share(n_features) * part_rows * height) + n_gammas * height

@@ -83,6 +83,25 @@ def test_random_signs_keep_distances_on_average():
     assert np.std(ratios) < 1.2 * np.sqrt(2.0 / 64)
 
 
+@pytest.mark.parametrize("density", [0.0, 0.02, 0.5])
+def test_the_map_of_the_columns_of_a_block_gives_the_bits_of_the_whole_map(monkeypatch, density):
+    X, reduction = matrix(60, 300, density), Reduction("random", 300, 16, seed=3)
+    whole = reduction.apply(X)
+    monkeypatch.setattr("mllkm_scale.data.sparse.reduction.MOST_KEPT", 10)
+    assert np.array_equal(reduction.apply(X), whole)
+    assert np.array_equal(reduction.apply(X.toarray()), whole)
+    assert reduction.size_bytes == 0
+
+
+def test_columns_that_a_block_does_not_have_take_no_memory():
+    d = 2**31 - 1  # 400 GB of hashes, if all were made
+    reduction = Reduction("random", d, 8, seed=0)
+    Z = reduction.apply(sparse.csr_array(([1.0, 2.0], ([0, 1], [5, d - 1])), shape=(2, d)))
+    assert Z.shape == (2, 8)
+    assert np.abs(Z).sum(axis=1).tolist() == [2.0, 4.0]
+    assert reduction.buffer_bytes < 130_000_000
+
+
 def test_auto_reduces_wide_sparse_rows_alone_and_within_the_budget():
     wide = Dataset.from_arrays(matrix(20, 3000))
     auto = reduction_spec("auto")

@@ -7,10 +7,12 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
+from scipy import sparse
 
 from mllkm_scale import Dataset, train
 from mllkm_scale.data import check, encode_labels
 from mllkm_scale.data.labels import LABEL_ROWS
+from mllkm_scale.data.sparse.reduction import fit_reduction, reduction_spec
 from mllkm_scale.errors import BudgetError, DataError
 from mllkm_scale.model import evaluate
 from mllkm_scale.params import resolve
@@ -154,6 +156,20 @@ def test_an_evaluation_names_the_row_of_an_unknown_label():
         evaluate(model, Dataset.from_arrays(X, labels))
 
 
-def test_few_rows_of_many_features_are_planned_by_their_own_number():
-    data = Dataset.from_arrays(np.zeros((50, 20_000)), np.arange(50) % 2)
-    assert make_plan(data, resolve(memory_budget="800MB", n_jobs=1)).budget_bytes == 800_000_000
+@pytest.mark.parametrize(
+    ("shape", "n_classes", "budget"),
+    [((50, 20_000), 2, "800MB"), ((5, 900_000), 2, "1GB"), ((4000, 5), 1000, "1.1GB")],
+)
+def test_odd_shapes_are_planned_by_their_own_numbers(shape, n_classes, budget):
+    rows = np.broadcast_to(np.float32(0.0), shape)
+    data = Dataset.from_arrays(rows, np.arange(shape[0]) % n_classes)
+    for threads in (1, 2):
+        assert make_plan(data, resolve(memory_budget=budget, n_jobs=threads)).total_bytes
+
+
+def test_any_number_of_sparse_columns_is_reduced_within_a_small_budget():
+    d = 10**9
+    rows = sparse.csr_array((np.ones(60), (np.arange(60), np.arange(60) * (d // 60))), shape=(60, d))
+    data = Dataset.from_arrays(rows, np.arange(60) % 2)
+    reduction = fit_reduction(data, reduction_spec("random:8"), budget_bytes=130_000_000)
+    assert reduction.apply(rows).shape == (60, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mllkm_scale import Dataset, load_model, train
+from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.base.archive import read_archive
 from mllkm_scale.errors import CheckpointError, DataError, MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.model import Model, save_model
@@ -215,6 +216,52 @@ def test_a_checkpoint_that_bounds_more_than_its_duals_prove_is_refused(small_run
     tampered(small_run / "checkpoint.npz", run / "checkpoint.npz", "mllkm-checkpoint", change)
     with pytest.raises(CheckpointError, match="D is said to be"), Dataset.open(small_data) as data:
         train(data, run_dir=run, resume=True, anchors="all", C=1.0, max_rounds=3, tol=1e-4, n_jobs=1, report=False)
+
+
+def test_an_infinite_P_does_not_leave_D_unbounded(small_run, small_data, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+
+    def change(header, arrays):
+        header["objectives"] = [[float("inf"), 1e300]]
+        arrays["machine0_best_primal"], arrays["machine0_bound"] = np.asarray(np.inf), np.asarray(1e300)
+
+    tampered(small_run / "checkpoint.npz", run / "checkpoint.npz", "mllkm-checkpoint", change)
+    with pytest.raises(CheckpointError, match="P is said to be inf"), Dataset.open(small_data) as data:
+        train(data, run_dir=run, resume=True, anchors="all", C=1.0, max_rounds=3, tol=1e-4, n_jobs=1, report=False)
+
+
+SIZES = {"kernel_counts": [4, 2], "anchors": "all", "C": 1.0, "tol": 0.01, "max_rounds": 4, "n_jobs": 1, "report": False}
+
+
+@pytest.fixture(scope="module")
+def small_path(tmp_path_factory, small_data):
+    """The folder of a path of two points."""
+    folder = tmp_path_factory.mktemp("paths") / "path"
+    with Dataset.open(small_data) as data:
+        train_path(data, 0.3, run_dir=folder, **SIZES)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (state_change("machine0_best_primal", scaled(0.5)), "P is said to be"),
+        (state_change("machine0_best_primal", lambda a: a * 0 + np.inf), "P is said to be inf"),
+        (state_change("machine0_best_weights", lambda a: a[::-1].copy()), "P is said to be"),
+        (state_change("machine0_bound", lambda a: a + 1e6), "D is said to be"),
+        (state_change("proof0_dual", lambda a: a * 1.5), "a proof is said to bound by"),
+        (state_change("proof0_duals", lambda a: a - 1.0), "proof0_duals"),
+    ],
+)
+def test_a_crafted_end_of_a_point_is_not_gone_on_with(small_path, small_data, tmp_path, change, why):
+    path = tmp_path / "path"
+    shutil.copytree(small_path, path)
+    tampered(small_path / "max_kernels=4" / "end.npz", path / "max_kernels=4" / "end.npz", "mllkm-checkpoint", change)
+    with pytest.raises(CheckpointError, match=why) as caught, Dataset.open(small_data) as data:
+        train_path(data, 0.3, run_dir=path, resume=True, **SIZES)
+    assert is_one_line(str(caught.value))
+    assert "--overwrite" in str(caught.value)
 
 
 def test_every_schema_is_made_and_freed_without_a_crash():

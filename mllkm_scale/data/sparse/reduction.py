@@ -26,7 +26,7 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import MOST_DENSE
 from mllkm_scale.data.preparation.prepared import stored_rows
-from mllkm_scale.data.sparse.rows import sparse_blocks
+from mllkm_scale.data.sparse.rows import BLOCK_ENTRIES, sparse_blocks
 from mllkm_scale.errors import BudgetError, DataError, ModelFileError, ParameterError
 
 __all__ = ["REDUCTION_ARRAYS", "Reduction", "ReductionSpec", "fit_reduction", "reduced", "reduction_spec"]
@@ -38,6 +38,7 @@ SVD_FEATURES, RANDOM_FEATURES = 100, 256  # by default
 OVERSAMPLING = 10
 ITERATIONS = 2
 SIGNS = 4  # features that each column goes to
+MOST_KEPT = BLOCK_ENTRIES  # columns of which the random map is kept; of more, that of the columns of a block is made
 
 
 @dataclass(frozen=True)
@@ -92,14 +93,27 @@ class Reduction:
     components: NDArray[np.float64] | None = None
 
     @cached_property
-    def matrix(self) -> Any:
-        """What a row is multiplied by, (d, p)."""
-        return _random_map(self.n_columns, self.n_features, self.seed) if self.components is None else self.components
+    def _matrix(self) -> Any:
+        """What a row is multiplied by, (d, p), where it is kept."""
+        if self.components is not None:
+            return self.components
+        return _random_map(np.arange(self.n_columns), self.n_features, self.seed)
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the matrix."""
-        return _kept_bytes(self.kind, self.n_columns, self.n_features)
+        """Memory of what is kept."""
+        if self.kind == SVD:
+            return 8 * self.n_columns * self.n_features
+        return 0 if self._by_block else self.n_columns * (12 * min(SIGNS, self.n_features) + 8)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory of what is made for a block of rows."""
+        return _random_bytes(self.n_columns, self.n_features) if self._by_block else 0
+
+    @property
+    def _by_block(self) -> bool:
+        return self.kind == RANDOM and self.n_columns > MOST_KEPT
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -110,7 +124,14 @@ class Reduction:
         """Rows of features (n, p) of sparse or dense rows (n, d)."""
         if X.ndim != 2 or X.shape[1] != self.n_columns:
             raise DataError(f"X has shape {X.shape}: the model was trained with {self.n_columns} features per row")
-        product: Any = sparse.csr_array(X, dtype=np.float64) @ self.matrix
+        rows = sparse.csr_array(X, dtype=np.float64)
+        if self._by_block:
+            columns, places = np.unique(rows.indices, return_inverse=True)
+            rows = sparse.csr_array((rows.data, places, rows.indptr), shape=(X.shape[0], max(1, len(columns))))
+            matrix = _random_map(columns if len(columns) else np.zeros(1), self.n_features, self.seed)
+        else:
+            matrix = self._matrix
+        product: Any = rows @ matrix
         return np.ascontiguousarray(product.toarray() if self.components is None else product)
 
     def dataset(self, dataset: Dataset) -> Dataset:
@@ -172,7 +193,7 @@ class ReducedSource:
         self.name = source.name
         self.shape: tuple[int, ...] = (source.shape[0], reduction.n_features)
         self.dtype = np.dtype(np.float64)
-        self.buffer_bytes = source.buffer_bytes + reduction.size_bytes
+        self.buffer_bytes = source.buffer_bytes + reduction.size_bytes + reduction.buffer_bytes
         self._source, self._reduction = source, reduction
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
@@ -257,12 +278,13 @@ def _singular_vectors(dataset: Dataset, p: int, seed: int) -> NDArray[np.float64
     return found
 
 
-def _random_map(d: int, p: int, seed: int) -> sparse.csr_array:
-    """R (d, p): in each row `SIGNS` entries of one size, one in each of so many runs of the columns."""
-    signs = min(SIGNS, p)
+def _random_map(columns: NDArray[Any], p: int, seed: int) -> sparse.csr_array:
+    """Rows of R, (columns, p): in each `SIGNS` entries of one size, one in each of so many runs of the features."""
+    d, signs = len(columns), min(SIGNS, p)
     bounds = np.arange(signs + 1) * p // signs
     with np.errstate(over="ignore"):  # splitmix64 of the place of each entry
-        z = np.arange(d * signs, dtype=np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = (columns.astype(np.uint64)[:, None] * np.uint64(signs) + np.arange(signs, dtype=np.uint64)).ravel()
+        z += np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
         z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -274,10 +296,11 @@ def _random_map(d: int, p: int, seed: int) -> sparse.csr_array:
     return sparse.csr_array((values.ravel(), places.ravel().astype(np.int32), starts), shape=(d, p))
 
 
-def _kept_bytes(kind: str, d: int, p: int) -> int:
-    return 8 * d * p if kind == SVD else 12 * d * min(SIGNS, p) + 8 * d
-
-
 def _fitting_bytes(kind: str, d: int, p: int) -> int:
     """Basis, image, what a block adds to it, and the work space of their factors; hashes of the random map."""
-    return 4 * 8 * d * (p + OVERSAMPLING) if kind == SVD else 48 * d * min(SIGNS, p)
+    return 4 * 8 * d * (p + OVERSAMPLING) if kind == SVD else _random_bytes(d, p)
+
+
+def _random_bytes(d: int, p: int) -> int:
+    """Hashes of the columns whose map is made at once, and for a block what says which these are."""
+    return 48 * min(d, MOST_KEPT) * min(SIGNS, p) + (32 * BLOCK_ENTRIES if d > MOST_KEPT else 0)
