@@ -9,6 +9,8 @@ import pytest
 
 from mllkm_scale import Dataset, load_model, train
 from mllkm_scale.data import convert
+from mllkm_scale.data.converters.conversion import converted_once
+from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.errors import MLLKMError, ScratchError
 from mllkm_scale.kernels.anchors import read_anchors
 from mllkm_scale.prediction import predict_file
@@ -99,6 +101,29 @@ def test_what_lies_in_the_place_of_lock_and_log_is_not_touched(tmp_path, name, k
     assert os.path.lexists(run / name)
     assert target.exists() == (kind == "link")
     assert kind != "link" or target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "damaged"])
+def test_a_stored_conversion_that_cannot_be_read_is_made_again(tmp_path, kind):
+    source = tmp_path / "rows.csv"
+    source.write_text("a,b,kind\n1,2,x\n3,4,y\n5,6,x\n")
+    stored, first = converted_once(source, tmp_path / "run", ConvertOptions())
+    assert first is not None
+    whole, other = stored.read_bytes(), tmp_path / "other.h5"
+    other.write_bytes(b"other")
+    stored.unlink()
+    if kind == "pipe":
+        os.mkfifo(stored)
+    elif kind == "link":
+        stored.symlink_to(other)
+    else:  # in the object header of the root group: h5py raises a KeyError when its attributes are looked at
+        damaged = bytearray(whole)
+        damaged[112] ^= 8
+        stored.write_bytes(damaged)
+    again, made = converted_once(source, tmp_path / "run", ConvertOptions())
+    assert (again, made is not None) == (stored, True)
+    assert stored.read_bytes() == whole
+    assert other.read_bytes() == b"other"
 
 
 def test_a_history_is_not_appended_to_another_file(tmp_path, small_run):

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from mllkm_scale.base.folders import writing
 from mllkm_scale.base.location import URL, Location, as_location
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
@@ -24,6 +22,7 @@ from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.parquet import convert_parquet
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.data.hdf5_source import named, open_hdf5
 from mllkm_scale.data.readers.options import LAST_COLUMN, Progress, silent
 from mllkm_scale.data.readers.streams import is_gzip
 from mllkm_scale.data.sources import one_line
@@ -207,10 +206,11 @@ def converted_once(
 
 
 def _stamp_of(target: Path) -> str | None:
+    """What a stored conversion says it is of; None for one that is not there, or that nobody can read."""
     try:
-        with h5py.File(target, "r") as file:
+        with named(target), open_hdf5(target) as file:
             return str(file.attrs.get(_STAMP))
-    except OSError:
+    except DataError:
         return None
 
 
