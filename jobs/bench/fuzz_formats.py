@@ -254,7 +254,9 @@ def read_model(path: Path, rows: str, source: Path) -> str:
     describe(model).as_text()
     if model.reduction is None:
         importance_bars(model, None)
-    labels = predicted(source / rows, path, path.with_name("predicted.csv"), probabilities=model.calibration is not None)
+    labels = predicted(
+        source / rows, path, path.with_name("predicted.csv"), probabilities=model.calibration is not None
+    )
     told = [(str(one), repr(one.as_dict())) for one in explain_file(model, source / rows, 0, 3)]
     return digest(model_checksum(model), labels, told)
 
@@ -277,9 +279,7 @@ def exported(path: Path, rows: str, source: Path) -> str:
 def predicted(path: Path, model: Path, target: Path | None = None, *, probabilities: bool = False) -> str:
     """Labels of rows of a file, by a model."""
     target = target or path.with_name("predicted.csv")
-    predict_file(
-        load_model(model), path, target, scores=True, probabilities=probabilities, overwrite=True, n_jobs=1
-    )
+    predict_file(load_model(model), path, target, scores=True, probabilities=probabilities, overwrite=True, n_jobs=1)
     return digest(target.read_bytes())
 
 

@@ -62,7 +62,8 @@ class _RowGroups:
         for number in range(first, min(last, len(self._table.groups))):
             begin, end = int(self._starts[number]), int(self._starts[number + 1])
             low, high = max(start, begin), min(stop, end)
-            parts.append([column.slice(low - begin, high - low) for column in self._group(number)])
+            columns = [column.slice(low - begin, high - low) for column in self._group(number)]
+            parts += list(self._table.written_out(self._names, columns))
         return parts[0] if len(parts) == 1 else [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
+from contextlib import closing
 
 import h5py
 import numpy as np
@@ -10,11 +12,12 @@ import pytest
 from scipy import sparse
 
 from mllkm_scale import Dataset, train
-from mllkm_scale.data import check, encode_labels
+from mllkm_scale.data import check, convert, encode_labels
 from mllkm_scale.data.labels import LABEL_ROWS
 from mllkm_scale.data.sparse.reduction import fit_reduction, reduction_spec
 from mllkm_scale.errors import BudgetError, DataError
 from mllkm_scale.model import evaluate
+from mllkm_scale.online import open_samples
 from mllkm_scale.params import resolve
 from mllkm_scale.plan.training import make_plan
 
@@ -64,6 +67,74 @@ def test_one_long_label_is_refused_by_its_row(tmp_path):
         assert peak_of(refused) < 60_000_000
     with pytest.raises(DataError, match="at row 1"):
         check(Dataset.from_arrays(X[:2], ["a", "x" * 300]))
+
+
+@pytest.mark.parametrize("classes", [None, ["a", "b"], [3, 4]])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_one_long_label_of_a_stream_is_refused_by_its_line(tmp_path, suffix, classes):
+    usual, long = ("3", "3." + "0" * 100_000) if classes == [3, 4] else ("a", "a" * 100_000)
+    labels = [usual] * 300 + [long] + [usual] * 99
+    path = tmp_path / f"samples{suffix}"
+    if suffix == ".csv":
+        path.write_text("\n".join(["u,v,y", *(f"{i},1,{label}" for i, label in enumerate(labels))]))
+    else:
+        path.write_text("\n".join(json.dumps({"x": [i, 1], "y": label}) for i, label in enumerate(labels)))
+
+    def read():
+        with closing(open_samples(path, classes=classes, label_column="y")) as samples:
+            with pytest.raises(DataError, match=r"line 30[12],.* the label.* has 100,00\d characters"):
+                list(samples.chunks())
+
+    assert peak_of(read) < 40_000_000  # 160 MB, if every label took the memory of this one
+
+
+@pytest.mark.parametrize("how", ["dictionary", "repeated", "label", "bytes"])
+def test_one_long_text_of_a_parquet_file_is_not_written_out_for_every_row(tmp_path, how):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    n, long = 2000, "z" * 1_000_000  # 2 GB written out, and 1 kB in the file
+    columns = {"size": np.arange(float(n)), "kind": np.arange(n) % 2}
+    if how == "dictionary":
+        columns["text"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([long]))
+    elif how == "repeated":
+        columns["text"] = pa.array([long] * 100 + ["a"] * (n - 100))
+    else:
+        labels = pa.array([long] * 100 + ["a"] * (n - 100))
+        columns["kind"] = labels if how == "label" else labels.cast(pa.binary())
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    usual, own = pa.default_memory_pool(), pa.system_memory_pool()
+    pa.set_memory_pool(own)  # which nobody has used so far, so that its peak is that of the readers
+    try:
+        with pytest.raises(DataError, match="has a text of more than 1,000 characters"):
+            Dataset.open(path, y="kind")
+        with pytest.raises(DataError, match="has a text of more than 1,000 characters"):
+            convert(path, tmp_path / "rows.h5", label_column="kind")
+    finally:
+        pa.set_memory_pool(usual)
+    assert own.max_memory() < 50_000_000
+
+
+def test_texts_of_a_parquet_file_are_written_out_for_some_rows_at_a_time(tmp_path, monkeypatch):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    n, rng = 500, np.random.default_rng(0)
+    colours = np.array(["red", "blue", "a" * 900])[rng.integers(0, 3, n)]
+    table = pa.table({"size": rng.normal(size=n), "colour": colours, "kind": np.where(np.arange(n) % 3, "x", "y")})
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(table, path, row_group_size=200)
+
+    def rows():
+        with Dataset.open(path, y="kind") as data:
+            return data.part(0, n), data.part(150, 420), data.labels(), data.columns
+
+    whole, part, labels, columns = rows()
+    monkeypatch.setattr("mllkm_scale.data.readers.parquet.WRITTEN_OUT_BYTES", 10_000)
+    again = rows()
+    assert np.array_equal(again[0], whole)
+    assert np.array_equal(again[1], part)
+    assert np.array_equal(again[2], labels)
+    assert again[3] == columns
+    assert np.array_equal(np.array(columns[1].levels)[whole[:, 1].astype(int)], colours)
 
 
 def test_labels_of_a_wide_type_are_refused_before_they_are_read(tmp_path):

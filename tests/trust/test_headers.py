@@ -231,7 +231,15 @@ def test_an_infinite_P_does_not_leave_D_unbounded(small_run, small_data, tmp_pat
         train(data, run_dir=run, resume=True, anchors="all", C=1.0, max_rounds=3, tol=1e-4, n_jobs=1, report=False)
 
 
-SIZES = {"kernel_counts": [4, 2], "anchors": "all", "C": 1.0, "tol": 0.01, "max_rounds": 4, "n_jobs": 1, "report": False}
+SIZES = {
+    "kernel_counts": [4, 2],
+    "anchors": "all",
+    "C": 1.0,
+    "tol": 0.01,
+    "max_rounds": 4,
+    "n_jobs": 1,
+    "report": False,
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,13 @@
-"""Parquet files, and folders of them, as blocks of columns: for conversion, training and prediction alike."""
+"""Parquet files, and folders of them, as blocks of columns: for conversion, training and prediction alike.
+
+A small file may hold a long text once and say that every row has it, so texts are read as codes with a dictionary, and
+written out for some rows at a time, once none is known to be too long.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +22,15 @@ from mllkm_scale.data.readers.limits import require_short
 from mllkm_scale.data.readers.options import Pick, ReadOptions, all_columns
 from mllkm_scale.data.sources import one_line
 from mllkm_scale.data.tables.coding import Place
+from mllkm_scale.data.tables.columns import MAX_LEVEL_LENGTH
 from mllkm_scale.errors import DataError, MLLKMError
 
 __all__ = ["ParquetBlock", "ParquetTable", "RowGroup", "open_parquet", "opened", "parquet_labels", "plain_dtype"]
 
+MOST_TEXT_BYTES = 4 * MAX_LEVEL_LENGTH
+"""A text of more bytes is too long for a label or a category."""
+
+WRITTEN_OUT_BYTES = 16 << 20  # of the texts of rows that are taken at a time
 # pandas stores its index as a column of this name, after all others.
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -40,12 +49,16 @@ class ParquetBlock:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows that are stored together: the path of their file, their number in it, and their bytes when unpacked."""
+    """Rows that are stored together: the path of their file, their number in it, and their bytes when unpacked.
+
+    `column_bytes` are the bytes of each column.
+    """
 
     path: str
     number: int
     n_rows: int
     size_bytes: int
+    column_bytes: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,15 +81,34 @@ class ParquetTable:
         for path in dict.fromkeys(group.path for group in self.groups):
             with opened(self.source, path) as file:
                 for batch in file.iter_batches(batch_size=default_chunk_rows(len(self.names)), columns=names):
-                    yield ParquetBlock(
-                        first=done,
-                        n_rows=batch.num_rows,
-                        features=[batch.column(name) for name in self.names],
-                        label=None if self.label is None else batch.column(self.label),
-                        place=partial(self.place, done),
-                        weight=None if self.weight is None else batch.column(self.weight),
-                    )
-                    done += batch.num_rows
+                    for columns in self.written_out(batch.schema.names, batch.columns):
+                        of = dict(zip(batch.schema.names, columns, strict=True))
+                        yield ParquetBlock(
+                            first=done,
+                            n_rows=len(columns[0]),
+                            features=[of[name] for name in self.names],
+                            label=None if self.label is None else of[self.label],
+                            place=partial(self.place, done),
+                            weight=None if self.weight is None else of[self.weight],
+                        )
+                        done += len(columns[0])
+
+    def written_out(self, names: Sequence[str], columns: Sequence[Any]) -> Iterator[list[Any]]:
+        """Some rows at a time of columns that were read, without dictionaries; refused are texts that are too long."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        row_bytes = 1
+        for name, column in zip(names, columns, strict=True):
+            if pa.types.is_dictionary(column.type) and _has_bytes(column.type.value_type):
+                longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+                if longest > MOST_TEXT_BYTES:
+                    raise _too_long(self.source, name)
+                row_bytes += longest
+        step = max(1, WRITTEN_OUT_BYTES // row_bytes)
+        for start in range(0, max(1, len(columns[0])), step):
+            parts = [column.slice(start, step) for column in columns]
+            yield [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
 
     def place(self, first: int, row: int, j: int) -> str:
         """How a message calls a cell of a block that begins with row `first`."""
@@ -99,26 +131,33 @@ def open_parquet(source: Location, options: ReadOptions, pick: Pick = all_column
             first = schema
             for number in range(metadata.num_row_groups):
                 group = metadata.row_group(number)
-                groups.append(RowGroup(path, number, group.num_rows, group.total_byte_size))
+                sizes = (group.column(place) for place in range(group.num_columns))
+                packed = {one.path_in_schema: one.total_uncompressed_size for one in sizes}
+                groups.append(RowGroup(path, number, group.num_rows, group.total_byte_size, packed))
     return _table(first, groups, source, options, pick)
 
 
 @contextmanager
 def opened(source: Location, path: str) -> Iterator[Any]:
-    """One file of a source, as pyarrow has it; what cannot be read is a DataError, also within the block."""
+    """One file of a source, as pyarrow has it, texts as codes; what cannot be read is a DataError, in the block, too."""
     import pyarrow
     from pyarrow import parquet
+
+    def reader(file: Any) -> Any:
+        found = parquet.ParquetFile(file)
+        texts = [field.name for field in found.schema_arrow if _has_bytes(field.type)]
+        return parquet.ParquetFile(file, metadata=found.metadata, read_dictionary=texts) if texts else found
 
     try:
         if isinstance(source, URL):
             with (
                 source.opening() as (system, _),
                 system.open(path, "rb") as stream,
-                parquet.ParquetFile(stream) as file,
+                reader(stream) as file,
             ):
                 yield file
         else:
-            with parquet.ParquetFile(path) as file:
+            with open(path, "rb") as stream, reader(stream) as file:
                 yield file
     except MLLKMError:
         raise
@@ -164,6 +203,12 @@ def _table(schema: Any, groups: list[RowGroup], source: Location, options: ReadO
                 f"{source}: column {field.name!r} has type {field.type}, which is no number, text, boolean or date:"
                 " drop it, or store it as one of these"
             )
+    read = [field.name for _, field in features] + [name for name in (label, weight) if name is not None]
+    texts = [name for name in read if _holds_text(schema.field(name).type)]
+    for group in groups:
+        for name in texts:  # a mean beyond the limit is that of a text beyond it
+            if group.column_bytes.get(name, 0) > group.n_rows * (MOST_TEXT_BYTES + 4) + WRITTEN_OUT_BYTES:
+                raise _too_long(source, name)
     return ParquetTable(
         source=source,
         names=[field.name for _, field in features],
@@ -173,6 +218,26 @@ def _table(schema: Any, groups: list[RowGroup], source: Location, options: ReadO
         types=[field.type for _, field in features],
         groups=groups,
         weight=weight,
+    )
+
+
+def _has_bytes(kind: Any) -> bool:
+    """Whether values are texts or bytes, of any length."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _holds_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return _has_bytes(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _too_long(source: Location, name: str) -> DataError:
+    return DataError(
+        f"{source}: column {name!r} has a text of more than {MAX_LEVEL_LENGTH:,} characters, too long for a label or a"
+        " category: remove the column, or shorten its texts"
     )
 
 

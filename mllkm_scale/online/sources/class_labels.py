@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.readers.layout import is_number
-from mllkm_scale.data.sources import plain_text
+from mllkm_scale.data.sources import LONGEST_TEXT, plain_text
 from mllkm_scale.errors import ParameterError
 
 __all__ = ["BadLabel", "ClassLabels", "label_text", "shown"]
@@ -77,7 +77,7 @@ class ClassLabels:
         Raises
         ------
         BadLabel
-            For the first that is empty, no class, or, where no classes are given, not a number (nan) or infinite.
+            For the first that is empty, too long, no class, or, where no classes are given, not a number (nan) or infinite.
         """
         known = self._known
         labels = [known[text] if text in known else self._meet(text, place) for place, text in enumerate(texts)]
@@ -86,6 +86,11 @@ class ClassLabels:
     def _meet(self, text: str, place: int) -> Label:
         if not text:
             raise BadLabel(place, "is empty: label it or leave it out")
+        if len(text) > LONGEST_TEXT:  # an array of texts takes the memory of the longest one for each
+            problem = (
+                f"has {len(text):,} characters, more than {LONGEST_TEXT}: give the classes short names, or numbers"
+            )
+            raise BadLabel(place, problem)
         value: Label | None = text
         if self.classes is not None:
             value = self._value_of(text)
