@@ -81,9 +81,9 @@ def test_one_long_label_of_a_stream_is_refused_by_its_line(tmp_path, suffix, cla
         path.write_text("\n".join(json.dumps({"x": [i, 1], "y": label}) for i, label in enumerate(labels)))
 
     def read():
-        with closing(open_samples(path, classes=classes, label_column="y")) as samples:
-            with pytest.raises(DataError, match=r"line 30[12],.* the label.* has 100,00\d characters"):
-                list(samples.chunks())
+        said = pytest.raises(DataError, match=r"line 30[12],.* the label.* has 100,00\d characters")
+        with closing(open_samples(path, classes=classes, label_column="y")) as samples, said:
+            list(samples.chunks())
 
     assert peak_of(read) < 40_000_000  # 160 MB, if every label took the memory of this one
 

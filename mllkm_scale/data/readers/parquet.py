@@ -139,7 +139,7 @@ def open_parquet(source: Location, options: ReadOptions, pick: Pick = all_column
 
 @contextmanager
 def opened(source: Location, path: str) -> Iterator[Any]:
-    """One file of a source, as pyarrow has it, texts as codes; what cannot be read is a DataError, in the block, too."""
+    """One file of a source, texts as codes; what cannot be read is a DataError, also within the block."""
     import pyarrow
     from pyarrow import parquet
 

@@ -77,7 +77,8 @@ class ClassLabels:
         Raises
         ------
         BadLabel
-            For the first that is empty, too long, no class, or, where no classes are given, not a number (nan) or infinite.
+            For the first that is empty, too long, no class, or, where no classes are given, not a number (nan) or
+            infinite.
         """
         known = self._known
         labels = [known[text] if text in known else self._meet(text, place) for place, text in enumerate(texts)]
