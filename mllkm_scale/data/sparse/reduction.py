@@ -284,7 +284,7 @@ def _random_map(columns: NDArray[Any], p: int, seed: int) -> sparse.csr_array:
     bounds = np.arange(signs + 1) * p // signs
     with np.errstate(over="ignore"):  # splitmix64 of the place of each entry
         entries = columns.astype(np.uint64)[:, None] * np.uint64(signs) + np.arange(signs, dtype=np.uint64)
-        z = entries.ravel() + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z: NDArray[Any] = entries.ravel() + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
         z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
