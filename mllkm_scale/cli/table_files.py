@@ -87,14 +87,14 @@ def kind_options(command: Command) -> Command:
         metavar="NAME,...",
         multiple=True,
         callback=lambda context, parameter, given: _names(given),
-        help="CSV, TSV and Parquet: columns that are categories, whatever they look like; by name or position.",
+        help="CSV, TSV and Parquet: columns to read as categories, whatever they look like; by name or position.",
     )
     as_number = click.option(
         "--as-number",
         metavar="NAME,...",
         multiple=True,
         callback=lambda context, parameter, given: _names(given),
-        help="CSV, TSV and Parquet: columns that are numbers; what is none is refused with its place.",
+        help="CSV, TSV and Parquet: columns of numbers; other cells are refused, with their place.",
     )
     return categories(as_number(command))
 
@@ -106,7 +106,7 @@ def table_options(command: Command) -> Command:
 
 def format_option(command: Command) -> Command:
     """Give a command the option that names the format of its data."""
-    help = "Format of DATA, if its name does not tell."
+    help = "Format of DATA, if its name does not say."
     return click.option("--format", "format", type=click.Choice(FORMATS), help=help)(command)
 
 

@@ -57,11 +57,11 @@ def convert(
 ) -> None:
     """Convert IN to the HDF5 file OUT.h5 with the data sets X (samples) and y (labels).
 
-    The columns of a table may hold numbers, text, booleans and dates, and cells may be empty: what each column is found
-    to hold is printed, and --categories and --as-number say otherwise.
+    The columns of a table may hold numbers, text, booleans and dates, and cells may be empty. The detected kind of each
+    column is printed; --categories and --as-number override it.
 
-    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With
-    --hold-out, `mllkm train OUT.h5` measures its model on the rows held out.
+    The file is read in blocks, never as a whole. CSV, TSV, LIBSVM and IDX files may be packed by gzip. With --hold-out,
+    `mllkm train OUT.h5` tests its model on the held-out rows.
 
     \b
     Examples:

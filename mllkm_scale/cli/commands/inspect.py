@@ -22,7 +22,7 @@ __all__ = ["inspect"]
 @json_option
 @debug_option
 def inspect(model: Path, as_json: bool) -> None:
-    """Show what MODEL, a model file or the run folder that holds one, is made of.
+    """Describe MODEL, a model file or a run folder.
 
     \b
     Examples:

@@ -71,18 +71,19 @@ def predict(
     n_jobs: int,
     **options: Any,
 ) -> None:
-    """Predict the labels of DATA with MODEL, a model file or the run folder that holds one.
+    """Predict the labels of DATA with MODEL, a model file or a run folder.
 
     DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
     zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/new.zarr.
 
-    The rows are read, predicted and written block by block, so that files may be of any size. With a dask cluster its
-    workers predict; they must see DATA, HDF5 or zarr then, and the folder of PRED, and the result is the same.
+    The rows are read, predicted and written block by block, so that files may be of any size. The workers of a dask
+    cluster can predict, with the same result; DATA must then be HDF5 or zarr, and the workers must see DATA and the
+    folder of PRED.
 
-    Where DATA and MODEL have names of features, columns are matched by name, in any order; other columns, such as the
-    label, are ignored with a message. Columns without names are taken by position.
+    If DATA and MODEL have names of features, columns are matched by name, in any order; other columns, such as the
+    label, are ignored with a message. Columns without names are matched by position.
 
-    Component-wise models are evaluated by tables where these pay, which are off by at most 1e-6 ("mllkm inspect" has
+    Component-wise models are evaluated by tables if these are faster; their error is at most 1e-6 ("mllkm inspect" has
     the figures).
 
     \b

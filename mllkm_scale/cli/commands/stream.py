@@ -35,7 +35,7 @@ __all__ = ["stream"]
 @click.option(
     "--format",
     type=click.Choice(["hdf5", "zarr", "csv", "tsv", "jsonl"]),
-    help="Format of DATA, if its name does not tell; standard input is csv by default.",
+    help="Format of DATA, if its name does not say; standard input is csv by default.",
 )
 @click.option("--classes", metavar="A,B,...", help="All possible labels. Text: by default those of the warm-up.")
 @click.option("--x", default="X", show_default=True, metavar="NAME", help="HDF5, zarr: data set of the samples.")
@@ -106,8 +106,9 @@ def stream(
 ) -> None:
     """Learn from the samples of DATA in their order: HDF5, zarr, CSV, Parquet, JSON lines, or - for standard input.
 
-    Columns of CSV and Parquet, and of tables in HDF5, may hold text, dates and missing values. Of CSV the first line
-    says whether there is text; the first samples then say what each column holds, and later levels are unknown ones.
+    Columns of CSV and Parquet, and of tables in HDF5, may hold text, dates and missing values. The first line of a CSV
+    stream decides whether there is text. The first samples then decide what each column holds; levels that appear later
+    are treated as unknown.
 
     Every sample is predicted before it is learned. The share of errors is the prequential error, which
     RUN/stream.jsonl records. RUN/model.mllkm is the model of the last checkpoint, and at the end the final one. The

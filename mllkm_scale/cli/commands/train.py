@@ -70,9 +70,9 @@ def train(
     open them themselves.
 
     Training stops when the duality gap over all candidate kernels is at most --tol, and keeps its memory within
-    --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same
-    result. At the end the model is tested on the test rows, if there are any, and RUN/report.html shows the
-    training with pictures. The workers of a dask cluster can do a part of the work; the result is the same.
+    --memory. Ctrl-C or SIGTERM stops it at the next safe point, and --resume continues from there to the same result.
+    At the end the model is tested on the test rows, if there are any, and RUN/report.html shows the training with
+    pictures. The workers of a dask cluster can do a part of the work, with the same result.
 
     \b
     Examples:
