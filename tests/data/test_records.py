@@ -85,3 +85,32 @@ def test_a_stream_skips_the_line_of_a_quote_alone(tmp_path) -> None:
     assert np.concatenate([chunk.X for chunk in samples.chunks()]).tolist() == [[1, 1], [2, 2], [3, 1]]
     assert samples.skipped == 1
     samples.close()
+
+
+@pytest.mark.parametrize("header", ["size;price;kind\n", ""])
+def test_numbers_may_have_decimal_commas_between_semicolons(tmp_path, header: str) -> None:
+    path = tmp_path / "prices.csv"
+    lines = [f"{n},5;-0,{n};{'cat' if n % 2 else 'dog'}\n" for n in range(100)]
+    path.write_text(header + "".join(lines))
+    convert(path, tmp_path / "prices.h5")
+    expected = [[n + 0.5, -float(f"0.{n}")] for n in range(100)]
+    with Dataset.open(tmp_path / "prices.h5") as data:
+        assert data.columns is None
+        np.testing.assert_array_equal(data.part(0, 100), expected)
+        model = MLLKMClassifier(anchors=5, C=1.0, n_jobs=1).fit(data).model_
+    predict_file(model, path, tmp_path / "labels.csv", label_column="kind" if header else -1)
+    found = pd.read_csv(tmp_path / "labels.csv")["prediction"].tolist()
+    assert found == list(model.predict(np.array(expected)))
+    samples = open_samples(path)
+    np.testing.assert_array_equal(np.concatenate([chunk.X for chunk in samples.chunks()]), expected)
+    samples.close()
+    assert samples.columns is None
+
+
+def test_commas_between_commas_stay_text(tmp_path) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_text('size,kind\n"1,5",cat\n"2,5",dog\n')
+    convert(path, tmp_path / "sizes.h5")
+    with Dataset.open(tmp_path / "sizes.h5") as data:
+        assert data.columns is not None
+        assert data.columns[0].levels == ("1,5", "2,5")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.readers.layout import CSVLayout
+from mllkm_scale.data.readers.layout import DECIMAL_COMMA, CSVLayout
 from mllkm_scale.data.tables.coding import Place, code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.data.weights import require_weights
@@ -47,7 +47,8 @@ class CSVBlock:
         import pyarrow as pa
 
         columns = [self._columns[column] for column in self.layout.features]
-        return [pa.array(column, pa.string()) if isinstance(column, tuple) else column for column in columns]
+        arrays = [pa.array(column, pa.string()) if isinstance(column, tuple) else column for column in columns]
+        return [_with_points(array) for array in arrays] if self.layout.has_commas else arrays
 
     def labels(self) -> list[str]:
         """Texts of the label column, without blanks around them; none if there is no label column."""
@@ -65,7 +66,7 @@ class CSVBlock:
         values = np.empty(len(texts))
         for row, text in enumerate(texts):
             try:
-                values[row] = float(text)
+                values[row] = float(self.layout.plain(text))
             except ValueError:
                 place = self.layout.place(self.line_numbers[row], at)
                 raise DataError(
@@ -101,6 +102,15 @@ class CSVBlock:
             return None
         plain = not np.isnan(values).any() and not any("_" in text for column in columns for text in column)
         return np.ascontiguousarray(values) if plain else None
+
+
+def _with_points(array: Any) -> Any:
+    """Numbers with a decimal comma as numbers with a decimal point."""
+    import pyarrow.compute as pc
+
+    if not pc.any(pc.match_substring(array, ",")).as_py():
+        return array
+    return pc.replace_substring_regex(array, DECIMAL_COMMA, r"\1.\2")
 
 
 def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> CSVBlock:

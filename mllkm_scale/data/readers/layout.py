@@ -1,8 +1,12 @@
-"""What the first lines of a CSV file tell: separator, columns, header, and which column is the label."""
+"""What the first lines of a CSV file tell: separator, columns, header, and which column is the label.
+
+Where semicolons separate the cells, numbers may have a decimal comma: so spreadsheets write them in much of the world.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,10 +17,13 @@ from mllkm_scale.data.readers.options import ReadOptions
 from mllkm_scale.data.readers.records import csv_records
 from mllkm_scale.errors import DataError
 
-__all__ = ["LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "layout_of", "read_layout"]
+__all__ = ["DECIMAL_COMMA", "LARGEST_EXACT", "CSVLayout", "is_blank", "is_number", "layout_of", "read_layout"]
 
 # Whole numbers below it are exact in float64.
 LARGEST_EXACT = 2.0**53
+
+DECIMAL_COMMA = r"^(\s*[-+]?[0-9]*),([0-9]+(?:[eE][-+]?[0-9]+)?\s*)$"
+"""A number with a decimal comma: what is before the comma, and what is behind it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,19 @@ class CSVLayout:
         name = "" if self.names is None else f" {self.names[column]!r}"
         return f"{self.source}: line {line}, column {column + 1}{name} (from 1)"
 
+    @property
+    def has_commas(self) -> bool:
+        """Whether a comma in a number stands for the decimal point."""
+        return self.delimiter == ";"
+
+    def plain(self, cell: str) -> str:
+        """A cell with a decimal point.
+
+        >>> CSVLayout("a.csv", ";", None, 2, None, 1).plain("-1,5")
+        '-1.5'
+        """
+        return re.sub(DECIMAL_COMMA, r"\1.\2", cell) if self.has_commas else cell
+
     def cells(self, numbers: Sequence[int], lines: list[str]) -> list[list[str]]:
         """Cells of each line, quotes removed."""
         rows = []
@@ -83,9 +103,9 @@ def layout_of(
     source: Path | str, lines: Sequence[tuple[int, str]], options: ReadOptions, delimiter: str | None
 ) -> CSVLayout:
     """What the first two lines that are not blank tell, each given with its number."""
-    number, line = lines[0]
+    number = lines[0][0]
     if delimiter is None:
-        delimiter = next((sign for sign in ",;\t" if sign in line), ",")
+        delimiter = _separator([line for _, line in lines])
     rough = CSVLayout(source, delimiter, None, 0, None, 1)
     rows = rough.cells([number for number, _ in lines], [line for _, line in lines])
     first = [cell.strip() for cell in rows[0]]
@@ -97,12 +117,25 @@ def layout_of(
     header = options.header
     if header is None:
         named = isinstance(options.label_column, str) or isinstance(options.sample_weight, str)
-        header = named or _looks_like_header(first, rows[1:], label)
+        plain = [[rough.plain(cell) for cell in row] for row in (first, *rows[1:])]
+        header = named or _looks_like_header(plain[0], plain[1:], label)
     if header and len(rows) < 2:
         raise DataError(f"{source} has a header but no rows: give a line per sample")
     if len(first) == (label is not None) + (weight is not None):
         raise DataError(f"{source} has no columns of features, separated by {delimiter!r}: check the separator")
     return CSVLayout(source, delimiter, first if header else None, len(first), label, number + bool(header), weight)
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """The first of comma, semicolon and tab in the first line; a semicolon if all commas are those of decimal numbers.
+
+    >>> _separator(["a,b;c"]), _separator(["size;price", "1,5;2"]), _separator(["0,5;cat", "1,5;dog"])
+    (',', ';', ';')
+    """
+    cells = [cell for line in lines for cell in line.strip("\r\n").split(";")]
+    if len(cells) > len(lines) and all("," not in cell or re.match(DECIMAL_COMMA, cell) for cell in cells):
+        return ";"
+    return next((sign for sign in ",;\t" if sign in lines[0]), ",")
 
 
 def _looks_like_header(first: list[str], rest: list[list[str]], label: int | None) -> bool:

@@ -132,7 +132,8 @@ class CSVSamples(TextSamples):
             [cells] = layout.cells(first.numbers, first.texts(self.name))
         except DataError:  # it is refused, or skipped, when it is parsed
             return False
-        texts = [cells[column].strip() for column in layout.features] if len(cells) == layout.width else []
+        known = layout.features if len(cells) == layout.width else []
+        texts = [layout.plain(cells[column].strip()) for column in known]
         return any(text not in MISSING and not is_number(text) for text in texts)
 
     def _found(self, lines: Lines) -> Columns:
@@ -197,7 +198,9 @@ class CSVSamples(TextSamples):
     def _is_sample(self, layout: CSVLayout, cells: list[str]) -> bool:
         assert layout.label is not None
         label = cells[layout.label].strip()
-        return (is_number(label) or label in self._labels) and any(is_number(cells[i]) for i in layout.features)
+        return (is_number(label) or label in self._labels) and any(
+            is_number(layout.plain(cells[i])) for i in layout.features
+        )
 
     def _parse(self, lines: Lines) -> tuple[Array, Array]:
         layout, texts = self._layout, lines.texts(self.name)
