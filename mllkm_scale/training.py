@@ -16,17 +16,16 @@ from mllkm_scale.base.executor import Executor
 from mllkm_scale.base.threads import n_threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.collections import Collection, is_collection
-from mllkm_scale.data.first_step import told_of, training_rows
-from mllkm_scale.data.preparation.prepared import require_writable
+from mllkm_scale.data.first_step import told_of
 from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
 from mllkm_scale.params import Params, resolve
-from mllkm_scale.plan.training import BASE_BYTES, Plan, make_plan
+from mllkm_scale.plan.training import BASE_BYTES, Plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.learning_file import folder_seed
 from mllkm_scale.run.result import TrainResult
-from mllkm_scale.run.session import listeners_of, seeded, working_threads
+from mllkm_scale.run.session import listeners_of, planned_rows, seeded, working_threads
 from mllkm_scale.run.training import Training
 
 if TYPE_CHECKING:
@@ -118,20 +117,9 @@ def train(
         relative, budget_bytes = settings.C == "auto", settings.budget_bytes
         weighed = weigh(dataset, settings.class_weight, relative=relative, budget_bytes=budget_bytes)
         dataset = weighed.dataset
-        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
-        dataset, test, step = training_rows(
-            dataset,
-            test,
-            settings.budget_bytes,
-            stack,
-            reduction=settings.reduction,
-            seed=settings.random_state or 0,
-            scratch_dir=None if scratch is None else Path(scratch),
-        )
-        plan = make_plan(dataset, settings, held_bytes)
-        finalizer = ReportFinalizer.checked(dataset, test, image_shape, report if run_dir is not None else False)
-        if settings.scratch_dir is not None:
-            require_writable(Path(settings.scratch_dir))
+        rows = planned_rows(dataset, test, settings, stack, run_dir, held_bytes)
+        dataset, step, plan = rows.dataset, rows.step, rows.plan
+        finalizer = ReportFinalizer.checked(dataset, rows.test, image_shape, report if run_dir is not None else False)
         folder = None
         if run_dir is not None:
             open_folder = RunFolder.resume if resume else lambda path: RunFolder.create(path, overwrite)

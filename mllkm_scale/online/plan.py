@@ -15,7 +15,7 @@ from mllkm_scale.data.preparation.quantile_sketch import sketch_bytes
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.online.machine import BLOCK, EPISODE, REFERENCE
-from mllkm_scale.plan.training import BASE_BYTES
+from mllkm_scale.plan.training import BASE_BYTES, rows_as_dicts
 from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, component_block_bytes
 
@@ -79,7 +79,7 @@ class OnlinePlan:
             "total_bytes": self.total_bytes,
             "max_kernels": self.max_kernels,
             "max_samples": self.max_samples,
-            "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
+            "rows": rows_as_dicts(self.rows),
         }
 
 

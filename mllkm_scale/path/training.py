@@ -22,8 +22,7 @@ from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.base.wording import percent
 from mllkm_scale.data import Dataset, check
-from mllkm_scale.data.first_step import FirstStep, training_rows
-from mllkm_scale.data.preparation.prepared import require_writable
+from mllkm_scale.data.first_step import FirstStep
 from mllkm_scale.data.subset import split
 from mllkm_scale.data.weights import weigh
 from mllkm_scale.errors import InterruptedTraining, ParameterError
@@ -37,7 +36,7 @@ from mllkm_scale.params import Params, resolve
 from mllkm_scale.path.folder import PathFolder
 from mllkm_scale.path.limits import PathValues, parse_limits, path_values
 from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
-from mllkm_scale.plan.training import Plan, make_plan
+from mllkm_scale.plan.training import Plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes, require_end
 from mllkm_scale.run.choice import learned_near_margin
@@ -46,7 +45,7 @@ from mllkm_scale.run.machines import COLD, Machines, Start, columns_of_machines
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.progress.listeners import broadcast
 from mllkm_scale.run.result import TrainResult
-from mllkm_scale.run.session import Resources, listeners_of, seeded, working_threads
+from mllkm_scale.run.session import Resources, listeners_of, planned_rows, seeded, working_threads
 from mllkm_scale.run.training import Training
 from mllkm_scale.training import dask_executor
 
@@ -152,20 +151,9 @@ def train_path(
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
         automatic = Cs is None and (kernel_counts is None or settings.C == "auto")
         dataset = weigh(dataset, settings.class_weight, relative=automatic, budget_bytes=settings.budget_bytes).dataset
-        scratch = settings.scratch_dir if settings.scratch_dir is not None else run_dir
-        dataset, held_out, step = training_rows(
-            dataset,
-            validation,
-            settings.budget_bytes,
-            stack,
-            reduction=settings.reduction,
-            seed=settings.random_state or 0,
-            scratch_dir=None if scratch is None else Path(scratch),
-        )
-        plan = make_plan(dataset, settings, held_bytes)
-        finalizer = ReportFinalizer.checked(dataset, held_out, image_shape, report if run_dir is not None else False)
-        if settings.scratch_dir is not None:
-            require_writable(Path(settings.scratch_dir))
+        rows = planned_rows(dataset, validation, settings, stack, run_dir, held_bytes)
+        dataset, step, plan = rows.dataset, rows.step, rows.plan
+        finalizer = ReportFinalizer.checked(dataset, rows.test, image_shape, report if run_dir is not None else False)
         tell = listeners_of(settings, listener)
         threads = stack.enter_context(working_threads(settings))
         path = _kind(values)(values, settings, plan, threads, tell, folder, should_stop, finalizer, step)

@@ -6,6 +6,7 @@ here for the expected working sets, and again in each round for the actual ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from mllkm_scale.plan.passes import (
 )
 from mllkm_scale.plan.sizes import NEAR_ROW_BYTES, Sizes, expected_working, sizes_of
 
-__all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for"]
+__all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for", "rows_as_dicts"]
 
 BASE_BYTES = 310_000_000
 """Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
@@ -45,6 +46,11 @@ _PLANNED_THREADS = 2  # for which it is decided whether the data are kept in mem
 _FEW_LABELS = 1_000_000  # which take some megabytes
 
 _LEAST_STORE_BYTES = 24_000_000
+
+
+def rows_as_dicts(rows: Iterable[tuple[str, int, str]]) -> list[dict[str, Any]]:
+    """Rows of a plan, for JSON."""
+    return [{"what": what, "bytes": size, "note": note} for what, size, note in rows]
 
 
 @dataclass(frozen=True)
@@ -106,10 +112,10 @@ class Plan:
             "support_bytes": self.support_bytes,
             "disk_bytes": self.disk_bytes,
             "prepared_data": "memory" if self.in_memory else "disk",
-            "rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.rows],
+            "rows": rows_as_dicts(self.rows),
             "sizes": asdict(self.sizes),
             "worker_bytes": self.worker_bytes(),
-            "worker_rows": [{"what": what, "bytes": size, "note": note} for what, size, note in self.worker_rows()],
+            "worker_rows": rows_as_dicts(self.worker_rows()),
         }
 
     def as_text(self) -> str:

@@ -5,17 +5,56 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mllkm_scale.base.events import Event, Listener
 from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
+from mllkm_scale.data import Dataset
+from mllkm_scale.data.first_step import FirstStep, training_rows
+from mllkm_scale.data.preparation.prepared import require_writable
 from mllkm_scale.params import Params
-from mllkm_scale.plan.training import Plan
+from mllkm_scale.plan.training import Plan, make_plan
 from mllkm_scale.run.progress.listeners import PlainProgress, broadcast
 
-__all__ = ["Clock", "Resources", "listeners_of", "seeded", "working_threads"]
+__all__ = ["Clock", "PlannedRows", "Resources", "listeners_of", "planned_rows", "seeded", "working_threads"]
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """Rows of features to train on and to test on, what makes them of a table or of many columns, and their plan."""
+
+    dataset: Dataset
+    test: Dataset | None
+    step: FirstStep | None
+    plan: Plan
+
+
+def planned_rows(
+    dataset: Dataset,
+    test: Dataset | None,
+    params: Params,
+    stack: ExitStack,
+    run_dir: str | Path | None = None,
+    held_bytes: int = 0,
+) -> PlannedRows:
+    """The rows of a training, and the plan of their memory; files with reduced rows are closed by `stack`."""
+    scratch = params.scratch_dir if params.scratch_dir is not None else run_dir
+    dataset, test, step = training_rows(
+        dataset,
+        test,
+        params.budget_bytes,
+        stack,
+        reduction=params.reduction,
+        seed=params.random_state or 0,
+        scratch_dir=None if scratch is None else Path(scratch),
+    )
+    plan = make_plan(dataset, params, held_bytes)
+    if params.scratch_dir is not None:
+        require_writable(Path(params.scratch_dir))
+    return PlannedRows(dataset, test, step, plan)
 
 
 def _silent(event: Event) -> None:

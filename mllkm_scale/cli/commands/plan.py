@@ -53,9 +53,8 @@ def plan(
       mllkm plan train.h5 --memory 512MB --n-components 50 --json
     """
     from mllkm_scale.data import Dataset
-    from mllkm_scale.data.first_step import training_rows
     from mllkm_scale.params import resolve
-    from mllkm_scale.plan.training import make_plan
+    from mllkm_scale.run.session import planned_rows
 
     params = resolve(**given_parameters(context))
     with (
@@ -65,16 +64,7 @@ def plan(
         table = given_table(context)
         stored, weights = weighted_hdf5(data, folder, table, sample_weight)
         dataset = stack.enter_context(Dataset.open(stored, x, labels_in(stored, y, table), sample_weight=weights))
-        rows, _, _ = training_rows(
-            dataset,
-            None,
-            params.budget_bytes,
-            stack,
-            reduction=params.reduction,
-            seed=params.random_state or 0,
-            scratch_dir=folder,
-        )
-        made = make_plan(rows, params)
+        made = planned_rows(dataset, None, params, stack, folder).plan
     if as_json:
         print_json(made.as_dict())
     else:
