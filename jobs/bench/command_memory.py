@@ -24,7 +24,9 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
 from common import write
+from pyarrow import parquet
 
 from mllkm_scale.base.units import format_bytes, parse_bytes
 
@@ -79,6 +81,29 @@ def trials(folder: Path, memory: str) -> Iterator[Trial]:
     for command in ("plan", "train"):
         out = ("--out", str(folder / f"labels-{command}")) if command == "train" else ()
         yield Trial("one label of 100,000 characters, 20,000 rows", (command, str(labels), *out, *budget))
+
+    text = folder / "text.parquet"
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2000, np.int32)), pa.array(["z" * 5_000_000]))
+    columns = {"size": np.arange(2000.0), "text": repeated, "kind": np.arange(2000) % 2}
+    parquet.write_table(pa.table(columns), text, compression="zstd")
+    known = "Parquet of 1 kB with one text of 5 MB, 2,000 rows"
+    yield Trial(known, ("convert", str(text), str(folder / "text.h5"), "--label-column", "kind"))
+    yield Trial(known, ("plan", str(text), "--label-column", "kind", *budget))
+    samples = folder / "samples.jsonl"
+    with samples.open("w") as file:
+        for number in range(400):
+            file.write(json.dumps({"x": [number, 1], "y": "z" * MB if number == 300 else "a"}) + "\n")
+    yield Trial(
+        "stream of 400 samples, one with a label of 1 MB",
+        ("stream", str(samples), "--out", str(folder / "long"), *budget),
+    )
+    flat = folder / "flat.h5"
+    with h5py.File(flat, "w") as file:
+        file["X"] = np.random.default_rng(0).normal(size=(5, 900_000)).astype(np.float32)
+        file["y"] = np.arange(5) % 2
+    settings = ("--anchors", "all", "--jobs", "1", "--no-report")
+    wide = ("--memory", "1.5GB")  # whatever the others have
+    yield Trial("5 rows of 900,000 features", ("train", str(flat), "--out", str(folder / "flat"), *settings, *wide))
 
     many = folder / "many.h5"
     with h5py.File(many, "w") as file:

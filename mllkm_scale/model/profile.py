@@ -56,7 +56,12 @@ class Profile:
     def of(cls, model: Model, Z: Array) -> Self:
         """The profile of prepared rows (n, p)."""
         levels = np.linspace(0.0, 1.0, LEVELS)
-        return cls(np.ascontiguousarray(np.quantile(Z, levels, axis=0).T), importances(model, Z))
+        quantiles = np.empty((Z.shape[1], LEVELS))
+        step = max(1, _BLOCK_BYTES // (8 * (len(Z) + 6 * LEVELS)))  # NumPy makes some arrays of the size of its result
+        for start in range(0, Z.shape[1], step):
+            columns = slice(start, start + step)
+            quantiles[columns] = np.quantile(Z[:, columns], levels, axis=0).T
+        return cls(quantiles, importances(model, Z))
 
     def shares(self, feature: int, edges: Array) -> Array:
         """About which share of the rows lies between these rising edges of a feature, (edges - 1,)."""

@@ -22,6 +22,7 @@ from mllkm_scale.learn.batches import learn_bytes
 from mllkm_scale.learn.machine import Layout
 from mllkm_scale.learn.settings import learn_settings
 from mllkm_scale.mkl.state import Settings
+from mllkm_scale.model.profile import LEVELS
 from mllkm_scale.plan.sizes import Sizes
 from mllkm_scale.scan.component.sizes import component_bytes
 from mllkm_scale.scan.work import block_bytes, block_height, component_block_bytes, component_walk_bytes
@@ -34,6 +35,7 @@ __all__ = [
     "coefficient_bytes",
     "expected_kernels",
     "expected_support",
+    "finishing_bytes",
     "learning_bytes",
     "preparing_bytes",
     "scan_bytes",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 EXPECTED_KERNELS = 500
+FOLDS, FOLD_FEATURE_BYTES = 3, 150  # that calibrate, and what each holds of a feature: as measured on 5 rows of 200,000
 LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
 
 WORKER_BASE_BYTES = 320_000_000
@@ -113,6 +116,14 @@ def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BY
         _deciding_bytes(sizes, threads),
     )
     return max(kept + passes, _normalising_bytes(sizes, threads))
+
+
+def finishing_bytes(sizes: Sizes) -> int:
+    """What is made for a model of any kernels: its profile, as it is and as it is written, and the folds before it.
+
+    It counts where there are few rows of many features.
+    """
+    return sizes.n_features * (2 * 8 * LEVELS + FOLDS * FOLD_FEATURE_BYTES)
 
 
 def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:

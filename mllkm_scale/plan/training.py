@@ -23,6 +23,7 @@ from mllkm_scale.plan.passes import (
     EXPECTED_KERNELS,
     chunk_bytes,
     expected_kernels,
+    finishing_bytes,
     learning_bytes,
     preparing_bytes,
     scan_bytes,
@@ -162,7 +163,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
 
     def least_for(threads: int) -> int:
         before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes), learning)
-        passes = max(scan_bytes(sizes, threads), before)
+        passes = max(scan_bytes(sizes, threads), before, finishing_bytes(sizes))
         return used + int(1.1 * max(passes, store_bytes))
 
     least = least_for(sizes.threads)

@@ -24,6 +24,26 @@ print(json.dumps([result.peak_bytes, sorted({name.partition(".")[0] for name in 
 """
 
 
+WIDE = """
+import json, sys
+import h5py
+import numpy as np
+from mllkm_scale import Dataset, train
+with h5py.File(sys.argv[1], "w") as file:
+    file["X"] = np.random.default_rng(0).normal(size=(5, 200_000)).astype(np.float32)
+    file["y"] = np.arange(5) % 2
+with Dataset.open(sys.argv[1]) as dataset:
+    result = train(dataset, n_jobs=2, memory_budget="560MB", run_dir=sys.argv[2], report=False)
+print(json.dumps(result.peak_bytes))
+"""
+
+
+def test_few_rows_of_many_features_keep_to_the_least_budget_that_they_fit(tmp_path):
+    command = [sys.executable, "-c", WIDE, str(tmp_path / "wide.h5"), str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout) <= 560_000_000
+
+
 @pytest.mark.parametrize("family", ["global", "component-wise"])
 def test_a_training_from_hdf5_loads_no_more_than_the_plan_counts(tmp_path, family):
     command = [sys.executable, "-c", TINY, str(tmp_path / "tiny.h5"), family]
