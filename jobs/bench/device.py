@@ -1,34 +1,40 @@
 """Machines for devices: error against bytes beside published figures, and the same integers in C and in Python.
 
-    python jobs/bench/device.py [--only mnist10 mnist2 letter families] [--rows 2000] [--picture FILE.png]
+    python jobs/bench/device.py [--only mnist10 mnist2 letter families] [--sizes 84kB ...] [--rows 2000]
+                                [--page docs/device.md] [--picture FILE.png]
 
 Sizes are trained with max_bytes alone, whose settings are chosen on training rows: MNIST with ten classes, with digits
 0 to 4 against 5 to 9, and letter (the first 16,000 rows against the last 4,000). Test errors are those of the model and
-of its header of 8 bits. `families` trains all four maps, global and component-wise, on the first rows of MNIST, and
-exports them with 8 and 16 bits. Every header is compiled by gcc and compared with Python on all test rows; emulated
-boards (`boards.py`) count a row, where they are installed. --picture draws error against bytes.
+of its headers of 4 and of 8 bits; the latter takes more bytes. `families` trains all four maps, global and
+component-wise, on the first rows of MNIST, and exports them with 4, 8 and 16 bits. Every header is compiled by gcc and
+compared with Python on all test rows; boards (`boards.py`) count a row, where their emulators are. --page writes
+the table between the marks <!-- device --> and <!-- /device --> of the page, and --picture draws error against bytes.
 
 Published: Bonsai (Kumar et al., ICML 2017), ProtoNN (Gupta et al., ICML 2017), and the trees of their comparisons.
-Writes results/device.json.
+Writes results/device.json after each machine; those of other names and sizes that are there stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from boards import BOARDS
-from common import load, write
+from common import ROOT, load, write
+from scale_page import filled, table
 
 from mllkm_scale import Dataset, Model, train
 from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.export import export_integer_c, integer_machine
 from mllkm_scale.kernels.maps import MAPS
+from mllkm_scale.plan.device import BITS
 
 SIZES = {
     "mnist10": ("8kB", "16kB", "32kB", "63kB", "84kB"),
@@ -59,34 +65,54 @@ int main(void)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=[*SIZES, "families"], default=[*SIZES, "families"])
+    parser.add_argument("--only", nargs="*", choices=[*SIZES, "families"], default=[*SIZES, "families"])
+    parser.add_argument("--sizes", nargs="+", help="some of the sizes alone, such as 84kB")
     parser.add_argument("--rows", type=int, default=2000, help="training rows of the families")
+    parser.add_argument("--page", type=Path)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"setting": {"only": arguments.only, "rows": arguments.rows}, "published": PUBLISHED}
+    before = ROOT / "results" / "device.json"
+    found = json.loads(before.read_text()) if before.exists() else {}
+    result: dict[str, Any] = {name: found[name] for name in (*SIZES, "families") if name in found}
+    result |= {"setting": {"rows": arguments.rows}, "published": PUBLISHED}
     for name in arguments.only:
-        result[name] = families(arguments.rows) if name == "families" else sizes(name)
-    print(f"written: {write('device', result)}")
+        if name == "families":
+            result[name] = families(arguments.rows)
+            write("device", result)
+            continue
+        for size in SIZES[name]:
+            if arguments.sizes is None or size in arguments.sizes:
+                others = [one for one in result.get(name, []) if one["max_bytes"] != parse_bytes(size)]
+                result[name] = sorted([*others, sized(name, size)], key=lambda one: one["max_bytes"])
+                write("device", result)
+        for who, (kilobytes, accuracy) in PUBLISHED[name].items():
+            print(f"    published: {who}, {kilobytes:g} kB: {100 - accuracy:.2f} %")
+    if arguments.page is not None:
+        text = arguments.page.read_text(encoding="utf-8")
+        arguments.page.write_text(filled(text, "device", page_lines(result)), encoding="utf-8")
     if arguments.picture is not None:
         draw(result, arguments.picture)
 
 
-def sizes(name: str) -> list[dict[str, Any]]:
-    """A machine for each number of bytes."""
+def sized(name: str, size: str) -> dict[str, Any]:
+    """A machine below a number of bytes."""
     X, y, X_test, y_test = arrays(name)
-    found = []
-    for size in SIZES[name]:
-        model = train(Dataset.from_arrays(X, y), max_bytes=size).model
-        record = {"max_bytes": parse_bytes(size)} | measured(model, X, X_test, y_test, 8)
-        found.append(record)
-        show(f"{TITLES[name]}, {size}", record)
-    for who, (kilobytes, accuracy) in PUBLISHED[name].items():
-        print(f"    published: {who}, {kilobytes:g} kB: {100 - accuracy:.2f} %")
-    return found
+    started = time.perf_counter()
+    model = train(Dataset.from_arrays(X, y), max_bytes=size).model
+    took = {"max_bytes": parse_bytes(size), "train_s": time.perf_counter() - started}
+    record = took | measured(model, X, X_test, y_test, BITS)
+    more = integer_machine(model, Dataset.from_arrays(X), 8)
+    codes = more.codes(more.preparation.inputs.quantise(X_test))
+    record["with_8_bits"] = {
+        "constant_bytes": more.constant_bytes,
+        "integer_error": float(np.mean(model.classes[codes] != y_test)),
+    }
+    show(f"{TITLES[name]}, {size}", record)
+    return record
 
 
 def families(rows: int) -> dict[str, dict[str, Any]]:
-    """All maps, global and component-wise, with 8 and 16 bits."""
+    """All maps, global and component-wise, with 4, 8 and 16 bits."""
     X, y, X_test, y_test = arrays("mnist10")
     found = {}
     for componentwise in (False, True):
@@ -94,7 +120,7 @@ def families(rows: int) -> dict[str, dict[str, Any]]:
             settings: dict[str, Any] = {"map": map, "componentwise": componentwise, "scaling": "none"}
             data = Dataset.from_arrays(X[:rows], y[:rows])
             model = train(data, n_components=30, anchors="learned:60", metric=None, finish="none", **settings).model
-            for bits in (8, 16):
+            for bits in (4, 8, 16):
                 name = f"{map}, {'component-wise' if componentwise else 'global'}, {bits} bits"
                 found[name] = measured(model, X[:rows], X_test, y_test, bits)
                 show(name, found[name])
@@ -172,6 +198,28 @@ def show(name: str, record: dict[str, Any]) -> None:
     )
 
 
+def page_lines(result: dict[str, Any]) -> list[str]:
+    """A line a machine, with the figures that were published for as many bytes or more."""
+    counts = [f"{board.name}, {board.unit} a row" for board in BOARDS]
+    sizes = ["bytes of constants", "features", "directions", "kernels", "error", "with 8 bits", "in floats"]
+    rows = []
+    for name in SIZES:
+        title, left = TITLES[name], dict(PUBLISHED[name])
+        for one in result.get(name, []):
+            kilobytes = one["constant_bytes"] / 1e3
+            near = [who for who, (size, _) in left.items() if size < 1.1 * one["max_bytes"] / 1e3]
+            said = [f"{who.split(',')[0]}, {left[who][0]:g} kB: {100 - left[who][1]:.2f} %" for who in near]
+            left = {who: figures for who, figures in left.items() if who not in near}
+            counted = [f"{one[b.name][b.unit]:,.0f}" if b.name in one else "" for b in BOARDS]
+            numbers = [str(one[key]) for key in ("features", "directions", "kernels")]
+            errors = [
+                f"{100 * e:.2f} %" for e in (one["integer_error"], one["with_8_bits"]["integer_error"], one["error"])
+            ]
+            rows.append([title, f"{kilobytes:.1f} kB", *numbers, *errors, *counted, "; ".join(said)])
+            title = ""
+    return table(["data", *sizes, *counts, "published"], rows)
+
+
 def draw(result: dict[str, Any], path: Path) -> None:
     """Error against kilobytes, with the published figures as crosses."""
     from matplotlib.figure import Figure
@@ -181,7 +229,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(3.0 * len(names), 2.8), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
         own = [(one["constant_bytes"] / 1e3, 100 * one["integer_error"]) for one in result[name]]
-        axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color="#2166ac", label="mllkm-scale, 8 bits")
+        axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color="#2166ac", label="mllkm-scale")
         for who, (kilobytes, accuracy) in PUBLISHED[name].items():
             axes.plot([kilobytes], [100 - accuracy], "x", color="#b2182b")
             axes.annotate(who, (kilobytes, 100 - accuracy), xytext=(0, 5), textcoords="offset points", fontsize=6)

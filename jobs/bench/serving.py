@@ -9,8 +9,9 @@ gammas from the data; the duals are random, as nothing here takes notice of how 
 Latencies are those of calls in Python, one row after another, as percentiles. Batches are timed with one thread, and
 with one a core; the bare products are projection, distances and sums of the same sizes and precisions by `numpy.matmul`
 on all rows at once, with the same number of BLAS threads. Compilation is measured in processes of their own, with an
-empty cache of compiled functions and with the cache that it leaves. Writes results/serving.json, and with --page the
-table between the marks <!-- serving --> and <!-- /serving --> of the page.
+empty cache of compiled functions and with the cache that it leaves. Rivals (`serving_rivals.py`) answer the same rows
+in the same run. Writes results/serving.json, and with --page the tables between the marks <!-- serving --> and
+<!-- rivals --> of the page.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import load, write
 from scale_page import figure, filled, table
+from serving_rivals import compiled_us, rivals_of
 from threadpoolctl import threadpool_limits
 
 from mllkm_scale import Dataset, Model
@@ -66,7 +69,8 @@ def main() -> None:
         ("ijcnn1 global", "ijcnn1", False, max(1, arguments.kernels // 10)),
     ):
         model = machine(name, componentwise, n_kernels)
-        X = load(name)["X_test"][: arguments.rows].astype(np.float64)
+        data = load(name)
+        X = data["X_test"][: arguments.rows].astype(np.float64)
         found = result["machines"][title] = {
             "kernels": n_kernels,
             "starting": starting(model),
@@ -74,12 +78,14 @@ def main() -> None:
             "batches_us_a_row": small_batches(model, X),
             "many": [many(model, X, n_jobs, arguments.repeats) for n_jobs in sorted({1, os.cpu_count() or 1})],
             "agreement": agreement(model, X),
+            "rivals": rivals(model, data, X, arguments.repeats),
+            "compiled_us": compiled_us(model, X, arguments.repeats),
         }
         show(title, found)
     print(f"written: {write('serving', result)}")
     if arguments.page is not None:
-        text = arguments.page.read_text(encoding="utf-8")
-        arguments.page.write_text(filled(text, "serving", page_lines(result["machines"])), encoding="utf-8")
+        text = filled(arguments.page.read_text(encoding="utf-8"), "serving", page_lines(result["machines"]))
+        arguments.page.write_text(filled(text, "rivals", rival_lines(result["machines"])), encoding="utf-8")
 
 
 def machine(name: str, componentwise: bool, n_kernels: int) -> Model:
@@ -172,6 +178,17 @@ def many(model: Model, X: np.ndarray, n_jobs: int, repeats: int) -> dict[str, An
     return {"threads": n_jobs, "rows_s": rates, "ratios": ratios}
 
 
+def rivals(model: Model, data: dict[str, np.ndarray], X: np.ndarray, repeats: int) -> dict[str, dict[str, float]]:
+    """Percentiles of one call for one row, and rows a second of one call for all."""
+    found = {}
+    for rival in rivals_of(model, data, X):
+        with threadpool_limits(limits=1, user_api="blas"):
+            us = percentiles(rival.one, rival.rows[:2000])
+        with threadpool_limits(limits=os.cpu_count(), user_api="blas"):
+            found[rival.name] = us | {"rows_s": len(X) / fastest(partial(rival.many, rival.rows), repeats)}
+    return found
+
+
 def products(model: Model, X: np.ndarray, dtype: type) -> Callable[[], None]:
     """Projection in double precision, distances and sums in the given one, and nothing else."""
     rng = np.random.default_rng(0)
@@ -222,6 +239,10 @@ def show(title: str, found: dict[str, Any]) -> None:
         rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in batch["rows_s"].items())
         ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in batch["ratios"].items())
         print(f"  {batch['threads']} thread(s): rows/s {rates}" + (f"; {ratios}" if ratios else ""))
+    for name, us in found["rivals"].items():
+        print(f"  {name:34s}{us['p50']:8.1f} us, 99 % {us['p99']:8.1f} us, {us['rows_s']:12,.0f} rows/s")
+    for flags, us in found["compiled_us"].items():
+        print(f"  C header, gcc {flags}: {us:.2f} us a row")
     off = found["agreement"]
     print(f"  off by {off['largest_difference']:.1e} of {off['largest_score']:.1f}, {off['labels_that_differ']} labels")
 
@@ -252,6 +273,21 @@ def page_lines(machines: dict[str, Any]) -> list[str]:
         f" the first time on a machine, and {max(found['filled_s'] for found in made):.1f} s afterwards. Many rows are"
         f" predicted by {batch_threads(machines)}.",
     ]
+
+
+def rival_lines(machines: dict[str, Any]) -> list[str]:
+    """A line for the machine, its header in C, and each rival."""
+    rows = []
+    for title, found in machines.items():
+        many = {"rows_s": found["many"][-1]["rows_s"]["predict"]}
+        answers = {"`Server.label`; `Model.predict`": found["latency_us"]["label"] | many}
+        for flags, us in found["compiled_us"].items():
+            answers[f"C header, `gcc {flags}`, one thread"] = {"p50": us, "rows_s": 1e6 / us}
+        for name, answer in (answers | found["rivals"]).items():
+            worst = f"{figure(answer['p99'])} us" if "p99" in answer else ""
+            rows.append([title, name, f"{figure(answer['p50'])} us", worst, f"{answer['rows_s']:,.0f} rows/s"])
+            title = ""
+    return table(["", "", "one row: median", "99 %", "many rows"], rows)
 
 
 def batch_threads(machines: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.path.points import PathPoint, costs_of
 from mllkm_scale.path.training import PathResult, PathTraining, in_words
+from mllkm_scale.plan.device import BITS
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machines import Start
 from mllkm_scale.run.problem import fingerprint_of
@@ -26,7 +27,7 @@ from mllkm_scale.run.result import TrainResult
 
 __all__ = ["HEADER", "DevicePath"]
 
-HEADER, BITS = "model.h", 8
+HEADER = "model.h"
 
 
 class DevicePath(PathTraining):

@@ -1,10 +1,11 @@
 """What a machine takes on a device, and which sizes fit into a number of bytes.
 
-    projection   columns (directions + 2) + 5 directions       a byte a weight, where a column is, and its shift
-    kernels      kernels (directions + 3 + outputs (directions + 1))
+    projection   columns (weights + 2) + 5 directions          where a column is, and its shift
+    kernels      kernels (directions + 3 + outputs + outputs directions / 2)
 
-in constants of 8 bits, as `export.integer` writes them. Without a projection, every column has a factor of 16 bits
-instead. Bumps of other maps than `squared` need a table.
+in constants of 4 bits, as `export.integer` writes them: slopes have 4 bits, and so have weights where there are many
+columns; all else has 8. Without a projection, every column has a factor of 16 bits instead. Bumps of other maps than
+`squared` need a table.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName
 
-__all__ = ["DeviceSize", "other_shares", "sizes_within"]
+__all__ = ["BITS", "DeviceSize", "other_shares", "sizes_within"]
 
 _DIRECTIONS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48)
 _TABLE_BYTES: dict[MapName, int] = {"squared": 0, "linear": 290, "gaussian": 210, "exponential": 402}
 _LEAST_KERNELS = 4
+
+BITS = 4
+"""Of the constants, as `export.integer` has them."""
+
+_MANY_COLUMNS = 96  # more have weights of 4 bits, even if some of them turn out to be constant
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class DeviceSize:
     Examples
     --------
     >>> DeviceSize(map="squared", outputs=1, columns=150, directions=6, kernels=40).constant_bytes
-    1870
+    1300
     """
 
     map: MapName
@@ -47,7 +53,7 @@ class DeviceSize:
     @property
     def kernel_bytes(self) -> int:
         """Of one kernel."""
-        return self.width + 3 + self.outputs * (self.width + 1)
+        return self.width + 3 + self.outputs + -(-self.outputs * self.width // 2)
 
     @property
     def constant_bytes(self) -> int:
@@ -55,7 +61,7 @@ class DeviceSize:
         if self.directions is None:
             prepared = 8 * self.columns
         else:
-            prepared = self.columns * (self.directions + 2) + 5 * self.directions
+            prepared = self.columns * _column_bytes(self.columns, self.directions) + 5 * self.directions
         return prepared + _TABLE_BYTES[self.map] + self.kernels * self.kernel_bytes
 
 
@@ -68,11 +74,11 @@ def sizes_within(
 
     >>> for size in sizes_within(2000, "squared", 1, 784, 6, 1000):
     ...     print(size.directions, size.columns, size.kernels, size.constant_bytes)
-    2 247 125 1998
-    3 197 100 2000
-    4 163 83 1994
-    5 139 71 1992
-    6 121 62 1990
+    2 330 142 1994
+    3 246 111 1998
+    4 245 100 2000
+    5 195 83 1996
+    6 194 76 1988
     """
     found = []
     for directions in (*(d for d in _DIRECTIONS if d <= most_directions), None):
@@ -103,7 +109,15 @@ def other_shares(
 
 def _with_share(size: DeviceSize, max_bytes: int, share: float) -> DeviceSize:
     assert size.directions is not None
-    return replace(size, columns=int((share * max_bytes - 5 * size.directions) // (size.directions + 2)))
+    room = share * max_bytes - 5 * size.directions
+    columns = int(room // _column_bytes(size.columns, size.directions))
+    if columns <= _MANY_COLUMNS < size.columns:
+        columns = int(room // _column_bytes(columns, size.directions))
+    return replace(size, columns=columns)
+
+
+def _column_bytes(columns: int, directions: int) -> int:
+    return 2 + (-(-directions // 2) if columns > _MANY_COLUMNS else directions)
 
 
 def _filled(size: DeviceSize, max_bytes: int, most_kernels: int) -> DeviceSize | None:

@@ -28,14 +28,14 @@ from mllkm_scale.learn.ranking import COMPONENTS, MANY_FEATURES, importance_of, 
 from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.params import Params, defaults
 from mllkm_scale.plan.contenders import LEAST_ROWS, TRIED_AT_ONCE
-from mllkm_scale.plan.device import DeviceSize, other_shares, sizes_within
+from mllkm_scale.plan.device import BITS, DeviceSize, other_shares, sizes_within
 from mllkm_scale.run.folds import error_of, folds_of, log_losses, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.session import Resources
 
 __all__ = ["compacted"]
 
-_ROWS, _HELD = 8000, 4000
+_ROWS, _HELD = 24_000, 6000
 _NO_LIMIT, _EPOCHS, _RIDGE = 1e18, 0.4, 0.1
 _MOST_KERNELS = 1000
 _SHARES = (0.3, 0.4, 0.6, 0.7)
@@ -101,7 +101,7 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Params:
     resources.listener(
         Notice(
             f"{size.columns} features, {how}, {size.kernels} kernels, at most {format_bytes(size.constant_bytes)} on a"
-            f" device: {percent(tried[size, scaling][1])} error on held-out rows"
+            f" device with {BITS} bits: {percent(tried[size, scaling][1])} error on held-out rows"
         )
     )
     return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -209,6 +210,25 @@ def test_it_allocates_nothing_and_writes_no_variable(small: Fixture, tmp_path: P
     assert {name for kind, name in kinds if kind == "U"} <= {"expf", "sqrtf", "_GLOBAL_OFFSET_TABLE_"}
     # Names of classes are pointers, which a position-independent object has in data that are read-only once linked.
     assert {name for kind, name in kinds if kind in "BbDdCc"} <= {"mllkm_classes"}
+
+
+@pytest.mark.parametrize("map", ["gaussian", "squared"])
+def test_a_compiler_makes_vectors_of_its_loops(
+    map: str, digits: Fixture, machine: Fixture, tmp_path: Path, gcc: str
+) -> None:
+    if platform.machine() not in ("x86_64", "aarch64"):
+        pytest.skip(f"{platform.machine()} may have no vector unit")
+    X, y = digits
+    export_c(machine(X, y, map, False, n_kernels=10, n_components=20), tmp_path / "model.h")
+    (tmp_path / "use.c").write_text(USE)
+    command = [gcc, "-std=c99", "-O3", "-fopt-info-vec-optimized", "-c", "use.c"]
+    said = subprocess.run(command, check=True, cwd=tmp_path, timeout=120, capture_output=True, text=True).stderr
+    lines = (tmp_path / "model.h").read_text().splitlines()
+    found = {int(number) for number in re.findall(r"model\.h:(\d+):.*loop vectorized", said)}
+    for function, loops in (("mllkm_prepare", 2), ("mllkm_add", 1)):
+        first = next(i for i, line in enumerate(lines, 1) if f"{function}(const" in line)
+        last = next(i for i, line in enumerate(lines[first:], first) if line == "}")
+        assert len([number for number in found if first < number <= last]) >= loops, said
 
 
 def test_the_stack_is_what_the_header_says(small: Fixture, tmp_path: Path, gcc: str) -> None:

@@ -54,7 +54,7 @@ def test_a_machine_takes_no_more_than_its_size(
         preprocessor=preprocessor,
         certificate=RECORD,
     )
-    taken = integer_machine(model, Dataset.from_arrays(X), 8).constant_bytes
+    taken = integer_machine(model, Dataset.from_arrays(X), 4).constant_bytes
     assert taken <= size.constant_bytes
     assert taken >= size.constant_bytes - 3 * columns - (0 if map == "squared" else 8)
 

@@ -27,7 +27,7 @@ def test_a_machine_fits_into_its_bytes(max_bytes: str, error: float, digits: tup
     training, test = digits
     result = train(training, test=test, max_bytes=max_bytes, n_jobs=1)
     assert result.status == "learned"
-    machine = integer_machine(result.model, training, 8)
+    machine = integer_machine(result.model, training, 4)
     limit = int(max_bytes.replace("kB", "000"))
     assert 0.5 * limit <= machine.constant_bytes <= limit
     assert result.evaluation is not None

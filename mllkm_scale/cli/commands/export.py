@@ -42,8 +42,8 @@ ONLY_FOR = {"prefix": "c", "precision": "onnx", "integer": "c", "data": "c"}
 )
 @click.option(
     "--integer",
-    type=click.Choice(["8", "16"]),
-    help="C: integers alone, with constants of so many bits; needs --data.",
+    type=click.Choice(["4", "8", "16"]),
+    help="C: integers alone, with constants of so many bits (4: slopes and wide projections, the rest 8); needs --data.",
 )
 @click.option(
     "--data",
@@ -73,7 +73,7 @@ def export(
     Examples:
       mllkm export run --out model.onnx
       mllkm export run --out digits.h --prefix digits
-      mllkm export run --out digits.h --integer 8 --data train.h5
+      mllkm export run --out digits.h --integer 4 --data train.h5
       mllkm export run/model.mllkm --to npz --out model.npz --overwrite
     """
     from mllkm_scale.model import load_model

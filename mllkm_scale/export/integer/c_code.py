@@ -91,11 +91,11 @@ _PROJECTION = """\
     uint16_t @AT@i, j;
     for (i = 0; i < MLLKM_DIM; i++)
         sums[i] = (int32_t)MLLKM_READ_32(mllkm_shift + i);
-    for (j = 0; j < MLLKM_N_COLUMNS; j++, w += MLLKM_DIM) {
+    for (j = 0; j < MLLKM_N_COLUMNS; j++, w += @ROW@) {
         const int32_t v = @V@;
         if (v != 0)
             for (i = 0; i < MLLKM_DIM; i++)
-                sums[i] += v * (@WEIGHT@)@READ@(w + i);
+                sums[i] += v * @NUMBER@;
     }
     for (i = 0; i < MLLKM_DIM; i++)
         z[i] = mllkm_fixed(sums[i], MLLKM_READ_8(mllkm_downs + i));
@@ -149,12 +149,22 @@ static inline uint16_t mllkm_bump(uint16_t m, uint32_t d)
 }
 """
 
+_PAIRS = """
+/* Number i of 4 bits, of which there are two in a byte. */
+static inline int16_t mllkm_of_pair(const uint8_t *pairs, uint16_t i)
+{
+    const uint8_t two = MLLKM_READ_8(pairs + (i >> 1));
+    return (int16_t)((i & 1 ? two >> 4 : two & 15) - 8);
+}
+"""
+
 _SCORES = """
 /* The scores of a row times 2^MLLKM_SCORE_BITS: one for two classes, positive for the second; otherwise one per class,
    of which the first largest decides. */
 static inline void mllkm_scores(const mllkm_input *x, int32_t *scores)
 {
-    const @CONSTANT@ *anchor = mllkm_anchors, *slope = mllkm_slopes, *level = mllkm_levels;
+    const @CONSTANT@ *anchor = mllkm_anchors, *level = mllkm_levels;
+    const @SLOPE@ *slope = mllkm_slopes;
     int16_t z[MLLKM_DIM];
     uint16_t l, m;
     uint16_t k;
@@ -165,7 +175,7 @@ static inline void mllkm_scores(const mllkm_input *x, int32_t *scores)
         const uint8_t downs = MLLKM_READ_8(mllkm_score_downs + m);
         const int32_t half = ((int32_t)1 << downs) >> 1;
 @KERNEL@        anchor += MLLKM_DIM;
-        slope += MLLKM_DIM * (uint16_t)MLLKM_N_SCORES;
+        slope += @SLOPES@;
         level += MLLKM_N_SCORES;
     }
 }
@@ -194,10 +204,10 @@ _GLOBAL = """\
         h = mllkm_bump(m, squared);
         if (h != 0)
             for (k = 0; k < MLLKM_N_SCORES; k++) {
-                const @CONSTANT@ *w = slope + k * (uint16_t)MLLKM_DIM;
+                const uint16_t first = (uint16_t)(k * (uint16_t)MLLKM_DIM);
                 int32_t p = (int32_t)(@CONSTANT@)@READ@(level + k) * MLLKM_LEVEL_UNIT;
                 for (l = 0; l < MLLKM_DIM; l++)
-                    p += (int32_t)o[l] * (@CONSTANT@)@READ@(w + l);
+                    p += (int32_t)o[l] * @WEIGHT@;
                 p = (p + MLLKM_PRODUCT_HALF) >> MLLKM_PRODUCT_SHIFT;
                 scores[k] += (h * p + half) >> downs;
             }
@@ -214,8 +224,10 @@ _COMPONENTS = """\
             const int32_t moved = ((int32_t)h * o + 16384) >> 15;
             bumps += h;
             if (h != 0)
-                for (k = 0; k < MLLKM_N_SCORES; k++)
-                    sums[k] += moved * (@CONSTANT@)@READ@(slope + k * (uint16_t)MLLKM_DIM + l);
+                for (k = 0; k < MLLKM_N_SCORES; k++) {
+                    const uint16_t first = (uint16_t)(k * (uint16_t)MLLKM_DIM);
+                    sums[k] += moved * @WEIGHT@;
+                }
         }
         bumps >>= 15 - MLLKM_LEVEL_SHIFT;
         for (k = 0; k < MLLKM_N_SCORES; k++) {
@@ -244,17 +256,25 @@ def functions(machine: IntegerMachine) -> str:
     small = constants["matrix"].itemsize == 1
     step = (_PROJECTION if projected else _DIAGONAL).replace("@V@", value)
     step = step.replace("@AT@", "at = 0, " if "gaps" in constants else "")
-    step = step.replace("@WEIGHT@", "int8_t" if small else "int16_t").replace(
-        "@READ@", "MLLKM_READ_8" if small else "MLLKM_READ_16"
-    )
+    halves = preparation.matrix_bits == 4
+    read = "(int8_t)MLLKM_READ_8(w + i)" if small else "(int16_t)MLLKM_READ_16(w + i)"
+    step = step.replace("@NUMBER@", "mllkm_of_pair(w, i)" if halves else read)
+    step = step.replace("@WEIGHT@", "uint8_t" if halves else "int8_t" if small else "int16_t")
+    step = step.replace("@ROW@", "(MLLKM_DIM + 1) / 2" if halves else "MLLKM_DIM")
     mantissa = f"MLLKM_READ_{8 * constants['mantissas'].itemsize}(mllkm_mantissas + m)"
     if isinstance(bumps, BumpTable):
         bump = _TABLE.replace("@STEPS@", str(2**bumps.steps))
     else:
         bump = _SQUARED
     scores = _SCORES.replace("@KERNEL@", _COMPONENTS if machine.componentwise else _GLOBAL)
+    pairs = machine.slope_bits == 4
+    weight = "mllkm_of_pair(slope, (uint16_t)(first + l))" if pairs else "(@CONSTANT@)@READ@(slope + first + l)"
+    scores = scores.replace("@WEIGHT@", weight).replace("@SLOPE@", "uint8_t" if pairs else "@CONSTANT@")
+    count = "MLLKM_SLOPE_PAIRS" if pairs else "MLLKM_DIM * (uint16_t)MLLKM_N_SCORES"
+    scores = scores.replace("@SLOPES@", count)
     scores = scores.replace("@CONSTANT@", f"int{machine.bits}_t").replace("@READ@", f"MLLKM_READ_{machine.bits}")
     parts = [
+        _PAIRS if pairs or halves else "",
         _CLIPPED if "mllkm_clipped" in value else "",
         _LEVEL if preparation.knots is not None else "",
         _FIXED + step,
@@ -281,6 +301,8 @@ def sizes(machine: IntegerMachine) -> dict[str, int]:
         found["N_COLUMNS"] = len(preparation.columns)
     if isinstance(bumps, BumpTable):
         found |= {"STEPS": bumps.steps, "OCTAVES": (len(bumps.entries) - 1) >> bumps.steps}
+    if machine.slope_bits == 4:
+        found["SLOPE_PAIRS"] = machine.constants["slopes"].shape[1]
     if machine.componentwise:
         return found | {"LEVEL_SHIFT": machine.level_shift}
     half = (1 << machine.product_shift) >> 1

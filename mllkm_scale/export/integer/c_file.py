@@ -42,10 +42,10 @@ def export_integer_c(
     path : path
         A name that ends with ``.h``.
     dataset : Dataset
-        Rows, such as those of the training, that ranges of features are taken from; with 8 bits, local predictors are
-        fitted again on them. Labels are not needed.
-    bits : {8, 16}
-        Of the constants.
+        Rows, such as those of the training, that ranges of features are taken from; with 4 or 8 bits, local predictors
+        are fitted again on them. Labels are not needed.
+    bits : {4, 8, 16}
+        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8.
     prefix : str
         What the names of functions begin with, and in capitals those of macros.
     overwrite : bool
@@ -117,7 +117,9 @@ def _about(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
         f"constants   {format_bytes(machine.constant_bytes)} of flash: {machine.constant_bytes} bytes",
         f"stack       {machine.stack_bytes} bytes of arrays, besides scalars and return addresses",
         f"machine     {machine.n_kernels} {kind} {machine.map} kernels over {machine.n_features} prepared features,"
-        f" with constants of {machine.bits} bits",
+        f" with constants of {machine.bits} bits"
+        + (", slopes of 4" if machine.slope_bits == 4 else "")
+        + (", a projection of 4" if machine.preparation.matrix_bits == 4 else ""),
         f"arithmetic  scores are off by at most {machine.arithmetic:.2g} from exact arithmetic with these constants",
         f"rounding    and by at most {machine.deviation:.2g} from the model, whose constants these were rounded from"
         + (" and fitted" if machine.bits == 8 else ""),

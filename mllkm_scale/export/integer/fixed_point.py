@@ -1,4 +1,4 @@
-"""Which fixed point a machine has: as fine as 8 or 16 bits of constants and 32 bits of sums allow.
+"""Which fixed point a machine has: as fine as 4, 8 or 16 bits of constants and 32 bits of sums allow.
 
 Every bound is by interval arithmetic over all rows that there can be: Z is clipped, a bump is at most its height, and
 where a bump is not zero, |o| is within its reach. Where a sum would not fit, its terms get a coarser scale.
@@ -18,17 +18,18 @@ from mllkm_scale.export.forms import require_exportable
 from mllkm_scale.export.integer.bounds import arithmetic_bound, deviation_bound, rates_of
 from mllkm_scale.export.integer.bump_table import ONE, Bumps, BumpTable, SquaredBumps
 from mllkm_scale.export.integer.checked import MOST
+from mllkm_scale.export.integer.compensation import rounded_in_turn
 from mllkm_scale.export.integer.inputs import Extent, extent_of
 from mllkm_scale.export.integer.machine import IntegerMachine
 from mllkm_scale.export.integer.preparation import LIMIT, IntegerPreparation
-from mllkm_scale.export.integer.refit import refitted
+from mllkm_scale.export.integer.refit import design, refitted, rows_for
 from mllkm_scale.export.layout import Layout, machine_layout
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.model.model import Model
 
 __all__ = ["BITS", "integer_machine", "rounded"]
 
-BITS = (8, 16)
+BITS = (4, 8, 16)
 _SAMPLE_ROWS = 4000
 _MOST_DOWN = 30
 
@@ -38,8 +39,9 @@ Integers = NDArray[np.int64]
 def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMachine:
     """A model in integers, for rows like those of a data set.
 
-    With 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with bumps and
-    features as they have become by rounding.
+    With 4 or 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with bumps and
+    features as they have become by rounding. Constants of 4 bits are rounded one after the other, so that those that
+    are left make good what rounding takes away.
 
     Parameters
     ----------
@@ -47,8 +49,8 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
         Of rows of numbers: one that was trained on a table has an encoding, which this leaves out.
     dataset : Dataset
         Rows that the range of features is taken from; labels are not needed.
-    bits : {8, 16}
-        Of the constants of the kernels.
+    bits : {4, 8, 16}
+        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8.
 
     Examples
     --------
@@ -61,7 +63,7 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     ['near', 'near', 'far', 'far']
     """
     if bits not in BITS:
-        raise ParameterError(f"integer={bits!r}: constants have 8 or 16 bits")
+        raise ParameterError(f"integer={bits!r}: constants have 4, 8 or 16 bits")
     require_exportable(model)
     if model.encoding is not None:
         raise ParameterError(
@@ -74,20 +76,22 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
         raise ParameterError(f"{dataset.name} has NaN or infinity: leave such rows out, as the range is taken from it")
     rows = dataset.rows(random_rows(dataset.n_rows, _SAMPLE_ROWS, np.random.default_rng(0)))
     machine = rounded(layout, extent, rows, bits, _reach(model, layout, dataset))
-    if bits == 8:
+    if bits <= 8:
         U = machine.preparation.inputs.quantise(rows)
         targets = model.decision_function(machine.preparation.inputs.values(U)).reshape(len(U), -1)
         slopes, levels = refitted(machine, U, targets)
         machine = with_predictors(machine, slopes, levels)
+        if bits == 4:
+            machine = with_compensation(machine, slopes, levels, U)
     return replace(machine, arithmetic=arithmetic_bound(machine), deviation=deviation_bound(machine, layout))
 
 
-def rounded(layout: Layout, extent: Extent, rows: Array, bits: int, reach: float) -> IntegerMachine:
+def rounded(layout: Layout, extent: Extent, rows: Array, slope_bits: int, reach: float) -> IntegerMachine:
     """The layout in integers, for |z'| up to `reach`; `rows` are some of the data."""
-    d = layout.n_features
+    d, bits = layout.n_features, max(8, slope_bits)
     limit = LIMIT if layout.componentwise else min(LIMIT, int(np.sqrt(MOST / (4 * d))))
     finest = int(np.floor(np.log2(limit / max(reach, float(np.abs(layout.anchors).max()), 2.0**-60))))
-    preparation = IntegerPreparation.of(layout.preparation, extent, rows, finest, limit, bits)
+    preparation = IntegerPreparation.of(layout.preparation, extent, rows, finest, limit, slope_bits)
     scale_bits = preparation.scale_bits
     top, wanted = 2 ** (bits - 1) - 1, layout.anchors * 2.0**scale_bits
     anchor_shift = max(0, int(np.ceil(np.log2(max(np.abs(wanted).max(), 1.0) / top))))
@@ -100,6 +104,7 @@ def rounded(layout: Layout, extent: Extent, rows: Array, bits: int, reach: float
         layout.map,
         layout.componentwise,
         bits,
+        slope_bits,
         preparation,
         bumps,
         anchors,
@@ -116,17 +121,17 @@ def rounded(layout: Layout, extent: Extent, rows: Array, bits: int, reach: float
 
 def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> IntegerMachine:
     """The machine with these slopes (s, K, d) and levels (s, K), which are of z', in the finest scale that fits."""
-    top = 2 ** (machine.bits - 1) - 1
+    top, steepest = (2 ** (bits - 1) - 1 for bits in (machine.bits, machine.slope_bits))
     heights = machine.bumps.heights / ONE
     slopes, levels = slopes / heights[:, None, None], levels / heights[:, None] * 2.0**machine.scale_bits
     offsets = _offsets(machine)
-    level_shift = _level_shift(machine, slopes, levels, offsets, top)
+    level_shift = _level_shift(machine, slopes, levels, offsets, top, steepest)
     # Of every kernel: slopes are times 2^width, as large as the type and the sums of 32 bits allow.
     tiny = 2.0**-900
     sums = _sums(machine, np.abs(slopes), np.abs(levels), offsets, 0)
     room = np.stack(
         [
-            top / np.maximum(np.abs(slopes).max(axis=(1, 2)), tiny),
+            steepest / np.maximum(np.abs(slopes).max(axis=(1, 2)), tiny),
             top / np.maximum(np.abs(levels).max(axis=1) * 2.0**-level_shift, tiny),
             (2.0**30 - 2 * _sums(machine, np.ones_like(slopes), np.ones_like(levels), offsets, level_shift))
             / np.maximum(sums, tiny),
@@ -156,6 +161,21 @@ def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> In
         if _fits(found, offsets):
             return found
     raise ParameterError("the scores of the machine do not fit into 32 bits: export it without --integer")
+
+
+def with_compensation(machine: IntegerMachine, slopes: Array, levels: Array, U: Integers) -> IntegerMachine:
+    """The same scale, with constants rounded in turn by the integer rows U; as it is where sums would not fit."""
+    s, K, d = slopes.shape
+    n = rows_for(machine, len(U))
+    theta = np.concatenate([slopes.transpose(0, 2, 1), levels[:, None, :]], axis=1).reshape(-1, K)
+    units = np.repeat(machine.units[:, None], d + 1, axis=1)
+    units[:, d] *= 2.0**machine.level_shift * machine.step
+    tops = np.full((s, d + 1), 2.0 ** (machine.slope_bits - 1) - 1)
+    tops[:, d] = 2.0 ** (machine.bits - 1) - 1
+    whole = rounded_in_turn(design(machine, U[:n]), theta, units.reshape(-1, 1), tops.reshape(-1, 1)).astype(np.int64)
+    parts = whole.reshape(s, d + 1, K)
+    found = replace(machine, slopes=np.ascontiguousarray(parts[:, :d].transpose(0, 2, 1)), levels=parts[:, d].copy())
+    return found if _fits(found, _offsets(found)) else machine
 
 
 def _reach(model: Model, layout: Layout, dataset: Dataset) -> float:
@@ -189,14 +209,14 @@ def _sums(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array,
     return np.asarray((parts + constants).max(axis=1))
 
 
-def _level_shift(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, top: int) -> int:
+def _level_shift(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, top: int, steepest: int) -> int:
     """The shift of levels with which rounding, of slopes and of levels, costs least."""
     spread = np.minimum(np.square(offsets).sum(axis=1), machine.bumps.reach) / 3
-    steep = np.abs(slopes).max(axis=(1, 2))
-    high = np.abs(levels).max(axis=1)
+    steep = np.abs(slopes).max(axis=(1, 2)) / steepest
+    high = np.abs(levels).max(axis=1) / top
     costs = []
     for shift in range(16):
-        units = np.maximum(steep, high * 2.0**-shift) / top
+        units = np.maximum(steep, high * 2.0**-shift)
         costs.append(float((units**2 * (spread + 4.0**shift)).sum()))
     return int(np.argmin(costs))
 

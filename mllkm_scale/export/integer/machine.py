@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.export.integer.bump_table import ONE, Bumps
 from mllkm_scale.export.integer.checked import halved, int32
+from mllkm_scale.export.integer.pairs import paired
 from mllkm_scale.export.integer.preparation import IntegerPreparation
 from mllkm_scale.kernels.maps import MapName
 
@@ -35,7 +36,9 @@ class IntegerMachine:
     Attributes
     ----------
     bits : int
-        Of anchors, slopes and levels: 8 or 16.
+        Of anchors and levels: 8 or 16.
+    slope_bits : int
+        Of slopes: 4, 8 or 16.
     score_bits : int
         A score stands for itself times 2^-score_bits.
     arithmetic : float
@@ -48,6 +51,7 @@ class IntegerMachine:
     map: MapName
     componentwise: bool
     bits: int
+    slope_bits: int
     preparation: IntegerPreparation
     bumps: Bumps
     anchors: Integers  # (s, d)
@@ -135,12 +139,13 @@ class IntegerMachine:
     def constants(self) -> dict[str, NDArray[np.integer]]:
         """Tables of C, in the types that they have there."""
         kind = np.int8 if self.bits == 8 else np.int16
+        slopes = self.slopes.reshape(self.n_kernels, -1)
         return (
             self.preparation.constant_arrays
             | self.bumps.constants
             | {
                 "anchors": self.anchors.astype(kind),
-                "slopes": self.slopes.astype(kind),
+                "slopes": paired(slopes) if self.slope_bits == 4 else slopes.astype(kind),
                 "levels": self.levels.astype(kind),
                 "score_downs": self.downs.astype(np.uint8),
             }

@@ -4,7 +4,8 @@
     Z_i = clip((shift_i + sum_j matrix_ij w_j + half) >> downs_i, -limit, limit)
 
 Z_i stands for z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns of
-large weights are shifted up, so that the matrix has digits left for the others.
+large weights are shifted up, so that the matrix has digits left for the others. A matrix of many columns may have 4
+bits: each weight then makes good what rounding has taken from those before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.preparation.quantiles import Quantiles
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.integer.checked import MOST, halved, int32
+from mllkm_scale.export.integer.compensation import rounded_in_turn
 from mllkm_scale.export.integer.inputs import Extent, Inputs
+from mllkm_scale.export.integer.pairs import paired
 from mllkm_scale.export.layout import Preparation
 
 __all__ = ["LIMIT", "IntegerPreparation"]
@@ -28,6 +31,7 @@ LIMIT = 2**14 - 1
 
 Integers = NDArray[np.int64]
 _MOST_DOWN, _MOST_CLIPPED, _TINY = 28, 8, 2.0**-900
+_MANY_COLUMNS = 64  # with more of them, a matrix may have 4 bits
 _STEEP = 4.0  # times the median of its row that a weight may be before its column is shifted
 
 
@@ -84,6 +88,7 @@ class IntegerPreparation:
     scale_bits: int  # b
     ups: Integers | None
     within: tuple[int, int]  # that columns are clipped to
+    matrix_bits: int  # 4, 8 or 16
     errors: Array  # (d,): how far Z may be from z' 2^b, for inputs within the extent of the data
 
     def columns_of(self, U: Integers) -> Integers:
@@ -102,7 +107,8 @@ class IntegerPreparation:
     ) -> IntegerPreparation:
         """The preparation times 2^scale_bits or less, with a matrix of so many bits and factors of 16.
 
-        Rows of the matrix are rounded so that `rows` of the data, which are raw, lose least.
+        Rows of the matrix are rounded so that `rows` of the data, which are raw, lose least. A matrix of few columns
+        has no less than 8 bits.
         """
         if preparation.unit_norm:
             raise ParameterError(
@@ -119,6 +125,8 @@ class IntegerPreparation:
             columns = np.flatnonzero(matrix.any(axis=0))
             columns = columns if len(columns) else np.arange(1)
             matrix = matrix[:, columns]
+        diagonal = matrix.ndim == 1
+        matrix_bits = 16 if diagonal else bits if len(columns) > _MANY_COLUMNS else max(8, bits)
         centre = preparation.centre[columns] if full else preparation.centre
         used = np.zeros(len(extent.low), dtype=bool)
         used[columns] = True
@@ -134,7 +142,6 @@ class IntegerPreparation:
             found = _knots(knots, inputs, columns, preparation.centre, reach, base, unit, off)
             most = np.where(found.mapped, float(reach), most)
             ends = np.where(found.mapped, most, ends)
-        diagonal = matrix.ndim == 1
         ups = None if diagonal else _ups(matrix * unit, ends, reach)
         if ups is not None:
             within = -reach, reach - 1
@@ -142,7 +149,7 @@ class IntegerPreparation:
         with_unit, wanted = matrix * unit, preparation.shift + (matrix * base if diagonal else matrix @ base)
         W = _columns(inputs.quantise(rows), columns, ups, within, found)
         mean, spread = W.mean(axis=0), W.std(axis=0)
-        top = 2 ** ((16 if diagonal else bits) - 1) - 1
+        top = 2 ** (matrix_bits - 1) - 1
         room = MOST - 2.0**29 - (most if diagonal else most.sum())  # half of a shift, and rounding of the matrix
         sums = np.abs(with_unit) * most if diagonal else np.abs(with_unit) @ most
         exponents = _finest(with_unit, spread, top, room / np.maximum(sums + np.abs(wanted), _TINY))
@@ -151,12 +158,30 @@ class IntegerPreparation:
         factor, scale = 2.0 ** (downs + scale_bits), 2.0**scale_bits
         by_row = factor if diagonal else factor[:, None]
         whole = np.clip(np.rint(with_unit * by_row), -top, top)
+        if matrix_bits == 4:
+            units, tops = 1.0 / factor[None], np.full((1, 1), float(top))
+            better = rounded_in_turn(W - mean, with_unit.T, units, tops).T
+            sums = np.abs(better) @ most + np.abs((wanted + (with_unit - better / by_row) @ mean) * factor)
+            whole = better if sums.max() < MOST - 2.0**29 else whole
         lost = with_unit - whole / by_row
         wanted = wanted + (lost * mean if diagonal else lost @ mean)  # so that it is nothing on average
         shift = np.rint(wanted * factor).astype(np.int64)
         off = scale * (np.abs(lost) * (ends + np.abs(mean)) + np.abs(with_unit) * off)
         errors = (off if diagonal else off.sum(axis=1)) + scale * np.abs(wanted - shift / factor) + 0.5
-        return cls(inputs, columns, found, whole.astype(np.int64), shift, downs, limit, scale_bits, ups, within, errors)
+        return cls(
+            inputs,
+            columns,
+            found,
+            whole.astype(np.int64),
+            shift,
+            downs,
+            limit,
+            scale_bits,
+            ups,
+            within,
+            matrix_bits,
+            errors,
+        )
 
     @property
     def rounding(self) -> Array:
@@ -171,9 +196,9 @@ class IntegerPreparation:
     def constant_arrays(self) -> dict[str, NDArray[np.integer]]:
         """Tables of C; those that would say nothing are left out."""
         diagonal, n = self.matrix.ndim == 1, len(self.inputs.offsets)
-        kind = np.int8 if np.abs(self.matrix).max() <= 127 and not diagonal else np.int16
+        kind = np.int16 if diagonal or np.abs(self.matrix).max() > 127 else np.int8
         tables: dict[str, NDArray[np.integer]] = {
-            "matrix": self.matrix.T.astype(kind),
+            "matrix": paired(self.matrix.T) if self.matrix_bits == 4 else self.matrix.T.astype(kind),
             "shift": self.shift.astype(np.int32),
             "downs": self.downs.astype(np.uint8),
         }
@@ -225,7 +250,7 @@ def _input_bits(matrix: Array, bits: int) -> int:
     if matrix.ndim == 1:
         return 16
     room = 31 - np.log2(matrix.shape[1])
-    return int(np.clip(room - 8 if bits == 8 else room / 2 + 1, 8, 16))
+    return int(np.clip(room - 8 if bits <= 8 else room / 2 + 1, 8, 16))
 
 
 def _knots(

@@ -15,7 +15,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.export.integer.machine import IntegerMachine
 
-__all__ = ["refitted"]
+__all__ = ["design", "refitted", "rows_for"]
 
 _MOST_NUMBERS = 32_000_000  # of Phi, in single precision
 _LEAST_ROWS = 64
@@ -25,7 +25,7 @@ _STEPS, _PATIENCE, _HELD = 60, 5, 4  # one row of so many is held out
 def refitted(machine: IntegerMachine, U: NDArray[np.int64], targets: Array) -> tuple[Array, Array]:
     """Slopes (s, K, d) and levels (s, K) of z' that come nearest to the targets (rows, K) on integer rows."""
     s, K, d = machine.slopes.shape
-    n = min(len(U), max(_LEAST_ROWS, _MOST_NUMBERS // (s * (d + 1))))
+    n = rows_for(machine, len(U))
     Phi, F = design(machine, U[:n]), targets[:n].astype(np.float64)
     start = np.concatenate(
         [
@@ -39,6 +39,11 @@ def refitted(machine: IntegerMachine, U: NDArray[np.int64], targets: Array) -> t
         moved = _conjugate_gradients(Phi, F - Phi @ start.astype(np.float32), held)
     theta = (start + moved).reshape(s, d + 1, K)
     return np.ascontiguousarray(theta[:, :d].transpose(0, 2, 1)), theta[:, d].copy()
+
+
+def rows_for(machine: IntegerMachine, n_rows: int) -> int:
+    """Rows that Phi is made of."""
+    return min(n_rows, max(_LEAST_ROWS, _MOST_NUMBERS // (machine.n_kernels * (machine.n_features + 1))))
 
 
 def design(machine: IntegerMachine, U: NDArray[np.int64]) -> Array:

@@ -22,7 +22,7 @@ MACHINES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("board", [0, 1], ids=["Cortex-M3", "AVR"])
 @pytest.mark.parametrize("choice", MACHINES, ids=lambda choice: choice["map"])
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [4, 8, 16])
 def test_a_board_gives_the_integers_of_python(
     bits: int,
     choice: dict[str, Any],

@@ -39,7 +39,7 @@ def rows_for(machine: Fixture, X: np.ndarray) -> np.ndarray:
     return np.concatenate([inputs.quantise(X), any_row, np.full_like(any_row[:1], inputs.low), any_row[:1] * 0])
 
 
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [4, 8, 16])
 @pytest.mark.parametrize("componentwise", [False, True])
 @pytest.mark.parametrize("map", MAPS)
 def test_c_gives_the_integers_of_python(
@@ -55,7 +55,7 @@ def test_c_gives_the_integers_of_python(
         np.testing.assert_array_equal(codes, integers.codes(U))
 
 
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [4, 8, 16])
 @pytest.mark.parametrize("choice", PREPARATIONS, ids=lambda choice: "-".join(map(str, choice.values())))
 def test_every_preparation_has_the_integers_of_python(
     choice: dict[str, Any], bits: int, table: Fixture, machine: Fixture, run_in_c: Fixture
@@ -68,6 +68,24 @@ def test_every_preparation_has_the_integers_of_python(
     U = rows_for(integers, X)
     scores, _ = run_in_c(model, X, bits, U, *OPTIONS[2])
     np.testing.assert_array_equal(scores, integers.scores(U))
+
+
+@pytest.mark.parametrize("n_components", [6, 9])
+def test_a_projection_of_many_features_has_4_bits(
+    n_components: int, digits: Fixture, machine: Fixture, run_in_c: Fixture
+) -> None:
+    X, y = np.hstack([digits[0], digits[0][:, ::-1] ** 2]), digits[1]
+    model = machine(X, y % 3, "squared", n_kernels=5, n_components=n_components)
+    integers = integer_machine(model, Dataset.from_arrays(X), 4)
+    columns = len(integers.preparation.columns)
+    assert columns > 64
+    assert integers.constants["matrix"].nbytes == columns * ((n_components + 1) // 2)
+    assert integers.constants["slopes"].nbytes == 5 * ((3 * n_components + 1) // 2)
+    U = rows_for(integers, X)
+    for options in OPTIONS:
+        scores, codes = run_in_c(model, X, 4, U, *options)
+        np.testing.assert_array_equal(scores, integers.scores(U))
+        np.testing.assert_array_equal(codes, integers.codes(U))
 
 
 def test_the_header_is_cpp_and_has_no_float(
@@ -120,8 +138,8 @@ def test_steps_of_features_are_stated(table: Fixture, machine: Fixture, tmp_path
 def test_what_has_no_form_in_integers_is_refused(digits: Fixture, machine: Fixture, tmp_path: Path) -> None:
     X, y = digits
     data = Dataset.from_arrays(X)
-    with pytest.raises(ParameterError, match="8 or 16 bits"):
-        integer_machine(machine(X, y, n_kernels=3), data, 4)
+    with pytest.raises(ParameterError, match="4, 8 or 16 bits"):
+        integer_machine(machine(X, y, n_kernels=3), data, 3)
     with pytest.raises(ParameterError, match="unit-norm"):
         integer_machine(machine(X, y, n_kernels=3, scaling="unit-norm"), data)
     broken = X.copy()

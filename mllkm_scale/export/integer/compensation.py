@@ -1,0 +1,57 @@
+"""Rounding to few bits, one constant after the other: what rounding takes away, those that are left make good.
+
+With theta the constants of sums Phi theta over rows of the data, and H = Phi' Phi + lambda I, the loss of rounding
+theta to q is (q - theta)' H (q - theta) for each sum. Once q_i is fixed, it is least for the others at
+
+    theta_j += (H^-1)_ij / (H^-1)_ii (q_i - theta_i)
+
+where H is that of the constants not yet fixed: a row of the Cholesky factor of H^-1 says it for all j > i. Constants
+are taken in groups, whose H fits into the memory; the next group is fitted to what a group has lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import one_blas_thread
+
+__all__ = ["rounded_in_turn"]
+
+_GROUP = 1200  # constants of a group
+_DAMPING = 0.01  # of the mean of the diagonal of H
+
+
+def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Array:
+    """Whole numbers q (P, K) within `tops`, so that Phi (n, P) times `units` q comes near to Phi theta, theta (P, K).
+
+    `tops` and `units` are (P, K), or (P, 1) or (1, K) where they are the same for all sums or constants.
+
+    Examples
+    --------
+    >>> Phi = np.array([[1.0, 1.0], [1.0, 1.0]])
+    >>> rounded_in_turn(Phi, np.array([[0.6], [0.6]]), np.ones((2, 1)), np.full((2, 1), 7.0)).ravel().tolist()
+    [1.0, 0.0]
+    """
+    q = np.zeros_like(theta)
+    units, tops = (np.broadcast_to(values, theta.shape) for values in (units, tops))
+    lost = np.zeros((len(Phi), theta.shape[1]))
+    with one_blas_thread():
+        for start in range(0, len(theta), _GROUP):
+            part = slice(start, start + _GROUP)
+            A = Phi[:, part].astype(np.float64)
+            H = A.T @ A
+            H[np.diag_indices_from(H)] += max(_DAMPING * float(np.mean(np.diag(H))), np.finfo(np.float64).tiny)
+            wanted = theta[part] + np.linalg.solve(H, A.T @ lost)
+            q[part] = _in_turn(H, wanted, units[part], tops[part])
+            lost += A @ (theta[part] - units[part] * q[part])
+    return q
+
+
+def _in_turn(H: Array, theta: Array, units: Array, tops: Array) -> Array:
+    U = np.linalg.cholesky(np.linalg.inv(H)).T
+    left, q = theta.copy(), np.zeros_like(theta)
+    for i in range(len(theta)):
+        q[i] = np.clip(np.rint(left[i] / units[i]), -tops[i], tops[i])
+        left[i + 1 :] -= U[i, i + 1 :, None] * ((left[i] - units[i] * q[i]) / U[i, i])
+    return q
