@@ -10,9 +10,12 @@ import click
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import model_path, overwrite_option, wants_model
+from mllkm_scale.cli.parsers import DATA
+from mllkm_scale.cli.table_files import as_hdf5, known_of_model, scratch_folder
 from mllkm_scale.export.forms import FORMS, PRECISIONS, FormName
 
 if TYPE_CHECKING:
+    from mllkm_scale.base.location import Location
     from mllkm_scale.export import ExportSummary
     from mllkm_scale.model import Model
 
@@ -43,11 +46,11 @@ ONLY_FOR = {"prefix": "c", "precision": "onnx", "integer": "c", "data": "c"}
 @click.option(
     "--integer",
     type=click.Choice(["4", "8", "16"]),
-    help="C: integers alone, with constants of so many bits (4: slopes and wide projections, the rest 8); needs --data.",
+    help="C: integers alone, with constants of so many bits (4 for most of them, and 8 for the rest); needs --data.",
 )
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DATA,
     metavar="DATA",
     help="With --integer: rows for the ranges of features, such as those of the training.",
 )
@@ -73,7 +76,7 @@ def export(
     Examples:
       mllkm export run --out model.onnx
       mllkm export run --out digits.h --prefix digits
-      mllkm export run --out digits.h --integer 4 --data train.h5
+      mllkm export run --out digits.h --integer 4 --data train.csv
       mllkm export run/model.mllkm --to npz --out model.npz --overwrite
     """
     from mllkm_scale.model import load_model
@@ -110,12 +113,14 @@ def _exporter(name: str) -> Any:
     return {"onnx": export_onnx, "c": export_c, "npz": export_npz}[name]
 
 
-def _export_integers(machine: Model, out: Path, data: Path, bits: int, **options: Any) -> ExportSummary:
+def _export_integers(machine: Model, out: Path, data: Location, bits: int, **options: Any) -> ExportSummary:
     from mllkm_scale.data import Dataset
     from mllkm_scale.export import export_integer_c
 
-    with Dataset.open(data, y=None) as dataset:
-        return export_integer_c(machine, out, dataset, bits, **options)
+    with scratch_folder() as folder:
+        stored = as_hdf5(data, folder, {}, "quiet", known_of_model(machine))
+        with Dataset.open(stored, y=None) as dataset:
+            return export_integer_c(machine, out, dataset, bits, **options)
 
 
 def _lines(summary: ExportSummary) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,18 @@ def test_the_command_writes_it(digits: Fixture, machine: Fixture, tmp_path: Path
     assert "its kernels in integers, off by at most" in result.output
     assert "int8_t" in (tmp_path / "model.h").read_text()
     assert "belong together" in CliRunner().invoke(cli, command).output
+
+
+def test_the_rows_may_be_a_table_in_any_order(digits: Fixture, machine: Fixture, tmp_path: Path) -> None:
+    X, y = digits
+    names = [f"pixel {j}" for j in range(X.shape[1])]
+    model = replace(machine(X, y, "squared", n_kernels=3), feature_names=names)
+    model.save(tmp_path / "model.mllkm")
+    turned = np.column_stack([X[:, ::-1], y])
+    np.savetxt(tmp_path / "train.csv", turned, delimiter=",", header=",".join([*names[::-1], "digit"]), comments="")
+    command = ["export", str(tmp_path / "model.mllkm"), "--out", str(tmp_path / "model.h"), "--integer", "4"]
+    result = CliRunner().invoke(cli, [*command, "--data", str(tmp_path / "train.csv")])
+    assert result.exit_code == 0, result.output
+    export_integer_c(model, tmp_path / "same.h", Dataset.from_arrays(X), 4)
+    first, second = ((tmp_path / name).read_text() for name in ("model.h", "same.h"))
+    assert first == second
