@@ -71,27 +71,39 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
-    before = ROOT / "results" / "device.json"
-    found = json.loads(before.read_text()) if before.exists() else {}
-    result: dict[str, Any] = {name: found[name] for name in (*SIZES, "families") if name in found}
-    result |= {"setting": {"rows": arguments.rows}, "published": PUBLISHED}
     for name in arguments.only:
         if name == "families":
-            result[name] = families(arguments.rows)
-            write("device", result)
+            keep(name, families(arguments.rows))
             continue
         for size in SIZES[name]:
             if arguments.sizes is None or size in arguments.sizes:
-                others = [one for one in result.get(name, []) if one["max_bytes"] != parse_bytes(size)]
-                result[name] = sorted([*others, sized(name, size)], key=lambda one: one["max_bytes"])
-                write("device", result)
+                keep(name, sized(name, size))
         for who, (kilobytes, accuracy) in PUBLISHED[name].items():
             print(f"    published: {who}, {kilobytes:g} kB: {100 - accuracy:.2f} %")
+    result = kept()
     if arguments.page is not None:
         text = arguments.page.read_text(encoding="utf-8")
         arguments.page.write_text(filled(text, "device", page_lines(result)), encoding="utf-8")
     if arguments.picture is not None:
         draw(result, arguments.picture)
+
+
+def kept() -> dict[str, Any]:
+    """The figures that are there."""
+    path = ROOT / "results" / "device.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return {name: found[name] for name in (*SIZES, "families") if name in found}
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    """Write what was found, in the place of older figures of the same."""
+    result = kept()
+    if name in SIZES:
+        others = [one for one in result.get(name, []) if one["max_bytes"] != found["max_bytes"]]
+        result[name] = sorted([*others, found], key=lambda one: one["max_bytes"])
+    else:
+        result[name] = found
+    write("device", {"published": PUBLISHED} | result)
 
 
 def sized(name: str, size: str) -> dict[str, Any]:
