@@ -5,8 +5,9 @@ theta to q is (q - theta)' H (q - theta) for each sum. Once q_i is fixed, it is 
 
     theta_j += (H^-1)_ij / (H^-1)_ii (q_i - theta_i)
 
-where H is that of the constants not yet fixed: a row of the Cholesky factor of H^-1 says it for all j > i. Constants
-are taken in groups, whose H fits into the memory; the next group is fitted to what a group has lost.
+where H is that of the constants not yet fixed: a row of the Cholesky factor of H^-1 says it for all that follow. Those
+whose rounding would cost most come first. Constants are taken in groups, whose H fits into the memory; the next group
+is fitted to what a group has lost. All are counted in steps of their own, so that lambda is of steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mllkm_scale.base.threads import one_blas_thread
 __all__ = ["rounded_in_turn"]
 
 _GROUP = 1200  # constants of a group
-_DAMPING = 0.01  # of the mean of the diagonal of H
+_DAMPING = 0.01  # of the mean of the diagonal of H, for constants that are counted in units
 
 
 def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Array:
@@ -36,22 +37,26 @@ def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Arra
     q = np.zeros_like(theta)
     units, tops = (np.broadcast_to(values, theta.shape) for values in (units, tops))
     lost = np.zeros((len(Phi), theta.shape[1]))
+    scale = units.mean(axis=1)  # of a constant: how far it goes in a step
     with one_blas_thread():
         for start in range(0, len(theta), _GROUP):
             part = slice(start, start + _GROUP)
-            A = Phi[:, part].astype(np.float64)
+            own = scale[part, None]
+            A = Phi[:, part] * own[:, 0]
             H = A.T @ A
             H[np.diag_indices_from(H)] += max(_DAMPING * float(np.mean(np.diag(H))), np.finfo(np.float64).tiny)
-            wanted = theta[part] + np.linalg.solve(H, A.T @ lost)
-            q[part] = _in_turn(H, wanted, units[part], tops[part])
-            lost += A @ (theta[part] - units[part] * q[part])
+            wanted = theta[part] / own + np.linalg.solve(H, A.T @ lost)
+            q[part] = _in_turn(H, wanted, units[part] / own, tops[part])
+            lost += A @ ((theta[part] - units[part] * q[part]) / own)
     return q
 
 
 def _in_turn(H: Array, theta: Array, units: Array, tops: Array) -> Array:
-    U = np.linalg.cholesky(np.linalg.inv(H)).T
-    left, q = theta.copy(), np.zeros_like(theta)
-    for i in range(len(theta)):
-        q[i] = np.clip(np.rint(left[i] / units[i]), -tops[i], tops[i])
-        left[i + 1 :] -= U[i, i + 1 :, None] * ((left[i] - units[i] * q[i]) / U[i, i])
+    """By the loss of each alone: the largest first, so that all others are left to make it good."""
+    order = np.argsort(-np.diag(H) * np.square(units).max(axis=1), kind="stable")
+    U = np.linalg.cholesky(np.linalg.inv(H[np.ix_(order, order)])).T
+    left, q = theta[order], np.zeros_like(theta)
+    for i, at in enumerate(order):
+        q[at] = np.clip(np.rint(left[i] / units[at]), -tops[at], tops[at])
+        left[i + 1 :] -= U[i, i + 1 :, None] * ((left[i] - units[at] * q[at]) / U[i, i])
     return q

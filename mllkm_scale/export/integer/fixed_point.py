@@ -30,7 +30,7 @@ from mllkm_scale.model.model import Model
 __all__ = ["BITS", "integer_machine", "rounded"]
 
 BITS = (4, 8, 16)
-_SAMPLE_ROWS = 4000
+_SAMPLE_ROWS, _JUDGED = 4000, 1000
 _MOST_DOWN = 30
 
 Integers = NDArray[np.int64]
@@ -82,7 +82,7 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
         slopes, levels = refitted(machine, U, targets)
         machine = with_predictors(machine, slopes, levels)
         if bits == 4:
-            machine = with_compensation(machine, slopes, levels, U)
+            machine = with_compensation(machine, slopes, levels, U, targets)
     return replace(machine, arithmetic=arithmetic_bound(machine), deviation=deviation_bound(machine, layout))
 
 
@@ -163,8 +163,10 @@ def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> In
     raise ParameterError("the scores of the machine do not fit into 32 bits: export it without --integer")
 
 
-def with_compensation(machine: IntegerMachine, slopes: Array, levels: Array, U: Integers) -> IntegerMachine:
-    """The same scale, with constants rounded in turn by the integer rows U; as it is where sums would not fit."""
+def with_compensation(
+    machine: IntegerMachine, slopes: Array, levels: Array, U: Integers, targets: Array
+) -> IntegerMachine:
+    """The same scale, with constants rounded in turn by the integer rows U, where sums fit and scores come nearer."""
     s, K, d = slopes.shape
     n = rows_for(machine, len(U))
     theta = np.concatenate([slopes.transpose(0, 2, 1), levels[:, None, :]], axis=1).reshape(-1, K)
@@ -175,7 +177,13 @@ def with_compensation(machine: IntegerMachine, slopes: Array, levels: Array, U: 
     whole = rounded_in_turn(design(machine, U[:n]), theta, units.reshape(-1, 1), tops.reshape(-1, 1)).astype(np.int64)
     parts = whole.reshape(s, d + 1, K)
     found = replace(machine, slopes=np.ascontiguousarray(parts[:, :d].transpose(0, 2, 1)), levels=parts[:, d].copy())
-    return found if _fits(found, _offsets(found)) else machine
+    if not _fits(found, _offsets(found)):
+        return machine
+
+    def lost(one: IntegerMachine) -> float:
+        return float(np.square(one.scores(U[:_JUDGED]) * 2.0**-one.score_bits - targets[:_JUDGED]).sum())
+
+    return min(found, machine, key=lost)
 
 
 def _reach(model: Model, layout: Layout, dataset: Dataset) -> float:
