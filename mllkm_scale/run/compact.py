@@ -35,7 +35,7 @@ from mllkm_scale.run.session import Resources
 
 __all__ = ["compacted"]
 
-_ROWS, _HELD = 24_000, 6000
+_ROWS, _HELD = 8000, 4000
 _NO_LIMIT, _EPOCHS, _RIDGE = 1e18, 0.4, 0.1
 _MOST_KERNELS = 1000
 _SHARES = (0.3, 0.4, 0.6, 0.7)
