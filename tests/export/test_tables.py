@@ -58,10 +58,13 @@ def model(request: pytest.FixtureRequest) -> Model:
             *(rows[name].to_pylist() for name in ("colour", "street", "rooms")), strict=True
         )
     ]
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("mllkm_scale.data.tables.steps.LEAST_TABLE_ROWS", 100)
     machine = MLLKMClassifier(
         anchors=40, C=1.0, componentwise=request.param, memory_budget="1GB", max_rounds=3, tol=0.5, n_jobs=1
     )
     found = machine.fit(rows, y).model_
+    monkeypatch.undo()
     assert found.encoding is not None
     assert set(found.encoding.methods) == {"number", "number+steps", "one-hot", "target", "dropped"}
     return found

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 
-__all__ = ["MOST_VALUES", "STEP_BYTES", "STEP_ROWS", "ValueCounts", "most_values", "step_starts"]
+__all__ = ["LEAST_TABLE_ROWS", "MOST_VALUES", "STEP_BYTES", "STEP_ROWS", "ValueCounts", "most_values", "step_starts"]
+
+LEAST_TABLE_ROWS = 2000
+"""Rows of a table from which its numbers have steps: with fewer, the statistics are too uncertain to help."""
 
 MOST_VALUES = 1000
 """Values of a number with steps, at most."""
@@ -28,15 +31,17 @@ STEP_BYTES = 2**23
 
 
 def most_values(n_numbers: int, n_rows: int, n_counts: int) -> int:
-    """Values of each number that are counted, at most, where each has so many counts; 0 if the memory is too little.
+    """Values of each number that are counted, at most, where each has so many counts.
 
-    >>> most_values(10, 10**6, 10), most_values(10, 300, 10), most_values(5000, 10**6, 10), most_values(10**5, 300, 10)
-    (1000, 150, 19, 0)
+    There are none with few rows, or if the memory is too little.
+
+    >>> most_values(10, 10**6, 10), most_values(10, 300, 10), most_values(5000, 9000, 10), most_values(10**5, 9000, 10)
+    (1000, 0, 19, 0)
     """
-    if not n_numbers:
+    if not n_numbers or n_rows < LEAST_TABLE_ROWS:
         return 0
     share = STEP_BYTES // (8 * n_numbers * (n_counts + 1))
-    return 0 if share < 3 else min(MOST_VALUES, share, n_rows // 2)
+    return 0 if share < 3 else min(MOST_VALUES, share)
 
 
 class ValueCounts:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mllkm_scale import Dataset
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.data.first_step import training_rows
+from mllkm_scale.data.tables import steps as steps_of_numbers
 from mllkm_scale.data.tables.encoding import Encoding, folds_of_rows
 from mllkm_scale.data.tables.fitting import SMOOTHING, fit_encoding
 from mllkm_scale.data.tables.frames import table_dataset
@@ -91,7 +92,8 @@ def test_indicators_are_those_of_a_plain_loop(cells, new, least):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_numbers_that_come_back_have_statistics_of_their_steps(n_classes):
+def test_numbers_that_come_back_have_statistics_of_their_steps(n_classes, monkeypatch):
+    monkeypatch.setattr(steps_of_numbers, "LEAST_TABLE_ROWS", 10)
     rng = np.random.default_rng(1)
     x = np.concatenate([np.repeat([0.0, 3.5, 100.0], [40, 20, 30]), np.arange(5.0, 17.0)])
     order = rng.permutation(len(x) + 8)
@@ -135,8 +137,15 @@ def test_numbers_that_come_back_have_statistics_of_their_steps(n_classes):
 
 def test_numbers_that_hardly_come_back_have_no_steps():
     rng = np.random.default_rng(0)
-    table = pa.table({"measured": rng.normal(size=500), "two": rng.integers(0, 2, 500), "c": ["u", "v"] * 250})
-    assert fit_encoding(table_dataset(table, rng.integers(0, 2, 500)))[0].methods == ("number", "number", "one-hot")
+    n = steps_of_numbers.LEAST_TABLE_ROWS
+    y, ages = rng.integers(0, 2, n), rng.integers(18, 80, n)
+    table = pa.table(
+        {"measured": rng.normal(size=n), "two": rng.integers(0, 2, n), "age": ages, "c": ["u", "v"] * (n // 2)}
+    )
+    methods = ("number", "number", "number+steps", "one-hot")
+    assert fit_encoding(table_dataset(table, y))[0].methods == methods
+    few = fit_encoding(table_dataset(table.slice(1), y[1:]))[0]
+    assert few.methods == ("number", "number", "number", "one-hot")
 
 
 def statistics_by_hand(cells, labels, rows, cell, label):
