@@ -34,6 +34,8 @@ def test_all_comparisons_run_and_are_taken_up(tmp_path: Path, data_there):
     ours = [point for point in costs if point["method"] == "MLLKM"]
     assert ours[0]["kernels"] > ours[-1]["kernels"]
     assert ours[-1]["kernels"] <= 50
+    learned = [point for point in costs if point["method"] == "MLLKM, learned"]
+    assert learned[-1]["kernels"] <= 50
     assert {point["method"] for point in costs} >= {"LLSVM", "LDKL", "DC-Pred++", "Nystroem", "SVC (RBF)"}
     memory = json.loads((tmp_path / "memory.json").read_text())
     assert all(0 < point["peak_bytes"] < 1e9 for point in memory["points"])

@@ -50,6 +50,12 @@ class Task:
     nystroem_gamma: float | None = None  # where few landmarks want a wider kernel than the SVM
     scale: bool = True  # each feature to [0, 1], or all pixels by one factor where there are components
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """What the defaults need to know: features that are on one scale already stay as they are."""
+        images = {} if self.components is None else {"n_components": self.components, "scaling": "none"}
+        return {"tol": 0.02} | images
+
     def split(self, tell: Tell, quick: bool) -> Split:
         """Rows for training and for testing, scaled; the official ones where there are such."""
         data = load(self.name, notice=tell, progress=tell)
