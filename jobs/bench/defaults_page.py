@@ -47,6 +47,17 @@ def tables(result: Result) -> list[str]:
     return [*lines, *comparison(found, methods)]
 
 
+def selection(result: Result) -> list[str]:
+    """The mean test error of the winner of each set of contenders."""
+    rows = [[title, f"{100 * error:.2f} %"] for title, error in result["means"].items()]
+    n = result["setting"]["splits"]
+    return [
+        *table(["contenders", "mean error of the winner"], rows),
+        "",
+        f"{n} splits of {len(result['tables'])} tables.",
+    ]
+
+
 def table_row(name: str, row: Result, methods: list[str]) -> list[str]:
     """Errors in percent with their deviation over the splits, the lowest in bold; and seconds of a training."""
     if "missing" in row:
@@ -106,7 +117,11 @@ def seconds_of(seconds: float) -> str:
     return f"{figure(seconds)} s"
 
 
-SECTIONS: dict[str, Callable[[Result], list[str]]] = {"tables": tables, "letter": letter}
+SECTIONS: dict[str, Callable[[Result], list[str]]] = {
+    "tables": tables,
+    "letter": letter,
+    "selection": selection,
+}
 
 
 if __name__ == "__main__":

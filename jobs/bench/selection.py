@@ -31,14 +31,35 @@ from mllkm_scale.run.selection import Selection, select
 from mllkm_scale.run.session import Resources
 
 Record = dict[str, Any]
+
+
+def _earlier(one: Record) -> bool:
+    """Three ridges in a metric, wide bumps, those weighed by MKL; and all samples with a large C."""
+    return one["metric"] == "diagonal" or (one["anchors"] == "all" and one["C"] >= 30.0)
+
+
+def _plain(one: Record) -> bool:
+    """Learned kernels without a metric."""
+    return one["anchors"] == "learned" and one["metric"] is None
+
+
 SETS: dict[str, Callable[[Record], bool]] = {
-    "all that compete": lambda one: True,
-    "learned": lambda one: one["anchors"] == "learned",
-    "all samples": lambda one: one["anchors"] == "all",
-    "without wide bumps": lambda one: one["gammas"] != "wide",
-    "without those weighed by MKL": lambda one: one["finish"] != "mkl",
-    "the least ridge, and all samples": lambda one: one["anchors"] == "all" or one["ridge"] == 0.1,
+    "those that compete": lambda one: one["competes"],
+    "those of an earlier version": _earlier,
+    "with all of them": lambda one: True,
+    "without all samples": lambda one: one["competes"] and one["anchors"] == "learned",
+    "without learned kernels": lambda one: one["competes"] and one["anchors"] == "all",
+    "without features as they are": lambda one: one["competes"] and not _plain(one),
+    "without wide bumps": lambda one: one["competes"] and one["gammas"] != "wide",
+    "without those weighed by MKL": lambda one: one["competes"] and one["finish"] != "mkl",
 }
+
+
+def with_others(rivals: list[Params]) -> list[Params]:
+    """The contenders, and settings that competed in an earlier version in the place of some of them."""
+    learned, samples = rivals[0], rivals[-1]
+    others = [replace(learned, ridge=0.1), replace(learned, ridge=128.0), replace(learned, gammas="wide")]
+    return [*rivals, *others, *([] if samples.C == 30.0 else [replace(samples, C=30.0)])]
 
 
 def main() -> None:
@@ -66,17 +87,20 @@ def tried(data: dict[str, np.ndarray], seed: int) -> Record:
     X, _, y, _ = train_test_split(X, y, test_size=TEST_SHARE, stratify=y, random_state=seed)
     X, X_test, y, y_test = train_test_split(X, y, test_size=TEST_SHARE, stratify=y, random_state=1000 + seed)
     svc = tuned_svc(X.shape[1]).fit(X, y)
-    dataset, rivals = Dataset.from_arrays(X, y), contenders(resolve(random_state=0), len(X))
+    n_outputs = len(np.unique(y)) if len(np.unique(y)) > 2 else 1
+    dataset, competing = Dataset.from_arrays(X, y), contenders(resolve(random_state=0), len(X), n_outputs)
+    rivals = with_others(competing)
     with one_blas_thread(), Threads(n_threads(-1)) as threads:
         found = select(dataset, rivals, Resources.of(make_plan(dataset, rivals[0]), threads))
     if found is None:
         raise SystemExit("a class has a single row, so that none can be held out")
-    settings = [one | {"test": test_error(found_at(found, at), X, y, X_test, y_test)} for at, one in listed(found)]
+    settings = [
+        one
+        | {"competes": at < len(competing), "gammas": one["gammas"] or "auto"}
+        | {"test": test_error(found_at(found, at), X, y, X_test, y_test)}
+        for at, one in enumerate(found.as_dict()["tried"])
+    ]
     return {"svc": float(np.mean(svc.predict(X_test) != y_test)), "settings": settings}
-
-
-def listed(found: Selection) -> list[tuple[int, Record]]:
-    return list(enumerate(found.as_dict()["tried"]))
 
 
 def found_at(found: Selection, at: int) -> Params:

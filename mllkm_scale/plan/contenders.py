@@ -41,15 +41,21 @@ MOST_ROWS = 2000
 TRIED_AT_ONCE = 4
 """Settings that are tried at the same time, at most, each in a thread of its own; fewer where the budget is small."""
 
-RIDGES, WIDE_RIDGE = (0.1, 8.0, 128.0), 8.0
-LEARNED_C, SAMPLES_C, WIDE_C = 10.0, 30.0, 300.0
+RIDGES = (0.1, 8.0, 128.0)
+"""Of learned kernels, from the one that suits clean data to the one that suits noise."""
+
+LEARNED_C, WIDE_C, SAMPLES_C = 10.0, 300.0, 30.0
+"""Of learned kernels that MKL weighs, and of all samples as anchors with wide bumps and with bumps of all widths."""
+
+C_PER_OUTPUT = 3.0
+"""Of all samples with bumps of all widths where rows are few: one of K classes has but a K-th of the rows."""
 
 
-def contenders(params: Params, n_rows: int) -> list[Params]:
+def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
     """Settings that fill what the parameters leave open for so many rows; the first is what is taken unseen.
 
-    Learned kernels with a few ridges, and all samples as anchors. With few rows also both with wide bumps, which suit
-    boundaries that are nearly straight; and it is settled whether MKL weighs the learned ones.
+    Learned kernels with a few ridges, and all samples as anchors. With few rows settings are unlike each other
+    (`_with_few_rows`), all samples also have wide bumps, and it is settled whether MKL weighs the learned kernels.
     """
     few, free = LEAST_ROWS <= n_rows <= FEW_ROWS, params.C == "auto"
     learned, samples = [], []
@@ -59,15 +65,10 @@ def contenders(params: Params, n_rows: int) -> list[Params]:
         kind = replace(params, anchors=anchors, metric=metric)
         if params.ridge != "auto":
             learned = [kind]
+        elif few:
+            learned = _with_few_rows(kind, params)
         else:
-            settles = few and free and params.finish == "auto" and params.local_bias != 0
-            as_learned = replace(kind, finish="none") if settles else kind
-            ridges = RIDGES if n_rows >= LEAST_ROWS else RIDGES[:1]
-            learned = [replace(as_learned, ridge=ridge) for ridge in ridges]
-            if few and _automatic(params.gammas):
-                learned.append(replace(as_learned, gammas="wide", ridge=WIDE_RIDGE))
-            if settles:
-                learned.append(replace(kind, ridge=RIDGES[0], C=LEARNED_C, finish="mkl"))
+            learned = [replace(kind, ridge=ridge) for ridge in (RIDGES if n_rows > FEW_ROWS else RIDGES[:1])]
     if may_be_samples(params, n_rows):
         anchors = "all" if _open(params) else params.anchors
         scaling = "standard" if params.scaling == "auto" else params.scaling
@@ -76,8 +77,32 @@ def contenders(params: Params, n_rows: int) -> list[Params]:
             return [kind]
         if few and _automatic(params.gammas):
             samples.append(replace(kind, gammas="wide", C=WIDE_C if free else params.C))
-        samples.append(replace(kind, C=SAMPLES_C if free else params.C))
+        C = C_PER_OUTPUT * n_outputs if few else SAMPLES_C
+        samples.append(replace(kind, C=C if free else params.C))
     return learned + samples
+
+
+def _with_few_rows(kind: Params, params: Params) -> list[Params]:
+    """Learned kernels of different freedom: with a metric, with features as they are, and nearly straight.
+
+    A few hundred rows overfit a metric, and the more so with quantile columns beside the features. With little ridge,
+    MKL is what regularises.
+    """
+    little, middle, much = RIDGES
+    settles = params.C == "auto" and params.finish == "auto" and params.local_bias != 0
+    as_learned = replace(kind, finish="none") if settles else kind
+    plain = replace(as_learned, metric=None) if params.metric == "auto" else as_learned
+    straight = replace(
+        plain,
+        ridge=much,
+        gammas="wide" if _automatic(params.gammas) else params.gammas,
+        scaling="standard" if params.scaling == "auto" else params.scaling,
+    )
+    rivals = [replace(as_learned, ridge=middle)]
+    if params.metric == "auto":
+        rivals.append(replace(plain, ridge=middle))
+    weighed = replace(kind, C=LEARNED_C, finish="mkl") if settles else kind
+    return [*rivals, straight, replace(weighed, ridge=little)]
 
 
 def _open(params: Params) -> bool:

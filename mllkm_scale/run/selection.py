@@ -1,11 +1,12 @@
 """Settings that compete on held-out rows: what "auto" becomes.
 
 Every setting is trained without the rows of a fold, and tested on these. With up to 2,000 rows all three folds are held
-out in turn; settings that are clearly behind on the first leave the race. The one with the least error is taken. With
-more, one fold is held out, and at most 2,000 rows of the others are trained on, or 1,000 where several classes have all
-samples as anchors. There settings are judged by the log loss of their scores, which tells more than the error where few
-rows are predicted wrongly. More rows want less regularisation: so the first setting, which has the least, is taken
-there unless another one is clearly better. Standard errors of differences on the same rows decide what is clear.
+out in turn; settings that are clearly behind on the first leave the race. The least error wins, and of equal errors the
+least log loss. With more rows one fold is held out, and at most 2,000 rows of the others are trained on, or 1,000 where
+several classes have all samples as anchors. There settings are judged by the log loss of their scores, which tells more
+than the error where few rows are predicted wrongly. More rows want less regularisation: so the first setting, which has
+the least, is taken there unless another one is clearly better. Standard errors of differences on the same rows decide
+what is clear.
 """
 
 from __future__ import annotations
@@ -162,16 +163,18 @@ def select(
                 _in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}, weights[:n_first]), folds[1:]
             )
             found = {at: np.concatenate([first[at], F]) for at, F in later.items()} or first
-    tried = []
+    tried, ranks = [], []
     for at, start in first.items():
         F = found.get(at, start)
-        wrong = _wrong(F, held[: len(F)])
-        judged = error = weighted_mean(wrong, weights[: len(F)])
-        if not few:
-            losses, others = (log_losses(scores, held, weights) for scores in (F, found[0]))
-            judged = doubted(losses, others, DOUBT, weights)
-        tried.append(Tried(**_setting(rivals[at]), error=error, judged=judged, rows=len(F)))
-    taken = min(range(len(tried)), key=lambda at: (-tried[at].rows, tried[at].judged, tried[at].error))
+        its_held, its_weights = held[: len(F)], weights[: len(F)]
+        error = weighted_mean(_wrong(F, its_held), its_weights)
+        losses = log_losses(F, its_held, its_weights)
+        if few:
+            ranks.append((-len(F), error, weighted_mean(losses, its_weights)))
+        else:
+            ranks.append((-len(F), doubted(losses, log_losses(found[0], held, weights), DOUBT, weights), error))
+        tried.append(Tried(**_setting(rivals[at]), error=error, judged=ranks[-1][1], rows=len(F)))
+    taken = min(range(len(tried)), key=lambda place: ranks[place])
     resources.listener(Notice(f"{tried[taken].name}: {percent(tried[taken].error)} error on held-out rows"))
     best = found.get(list(first)[taken])
     source = "rows held out to choose the setting"

@@ -114,9 +114,10 @@ class Training:
                     ' reduction: encode these columns as numbers, give reduction="none", or train without max_bytes'
                 )
             self.params = replace(compacted(dataset, self.params, self.resources), max_bytes=None)
-        rivals = contenders(self.params, dataset.n_rows)
+        sizes = dataset.n_rows, self.resources.plan.sizes.n_signs
+        rivals = contenders(self.params, *sizes)
         if resume and self.folder is not None:
-            unbounded = contenders(replace(self.params, max_kernels=None), dataset.n_rows)
+            unbounded = contenders(replace(self.params, max_kernels=None), *sizes)
             self.selection = load_selection(self.folder.selection, unbounded)
         if self.selection is None and len(rivals) == 1:
             self.params = rivals[0]

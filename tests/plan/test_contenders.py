@@ -14,6 +14,7 @@ from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.learn.settings import RIDGE
 from mllkm_scale.params import Params, resolve
 from mllkm_scale.plan.contenders import (
+    C_PER_OUTPUT,
     FEW_ROWS,
     FOLD_ROWS,
     GRID_ROWS,
@@ -22,7 +23,6 @@ from mllkm_scale.plan.contenders import (
     RIDGES,
     SAMPLES_C,
     WIDE_C,
-    WIDE_RIDGE,
     contenders,
     may_be_learned,
     may_be_samples,
@@ -68,17 +68,24 @@ def test_what_learned_kernels_cannot_have_makes_all_samples_anchors(fixed, n_row
 
 @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 700, FEW])
 def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
-    *as_learned, wide, weighed, wide_samples, samples = contenders(resolve(), n_rows)
-    assert [rival.ridge for rival in as_learned] == list(RIDGES)
-    assert (wide.ridge, wide.gammas) == (WIDE_RIDGE, "wide")
-    assert {rival.finish for rival in (*as_learned, wide)} == {"none"}
-    assert (weighed.ridge, weighed.C, weighed.finish) == (RIDGES[0], LEARNED_C, "mkl")
-    for rival in (*as_learned, wide, weighed):
-        assert (rival.anchors, rival.metric, rival.scaling) == ("learned", "diagonal", "auto")
+    metric, plain, straight, weighed, wide_samples, samples = contenders(resolve(), n_rows)
+    assert [rival.ridge for rival in (metric, plain, straight, weighed)] == [RIDGES[1], RIDGES[1], RIDGES[2], RIDGES[0]]
+    assert [rival.metric for rival in (metric, plain, straight, weighed)] == ["diagonal", None, None, "diagonal"]
+    assert (straight.gammas, straight.scaling) == ("wide", "standard")
+    for rival in (metric, plain, weighed):
+        assert (rival.gammas, rival.scaling) == ("auto", "auto")
+    for rival in (metric, plain, straight):
+        assert (rival.anchors, rival.finish) == ("learned", "none")
+    assert (weighed.anchors, weighed.C, weighed.finish) == ("learned", LEARNED_C, "mkl")
     assert (wide_samples.gammas, wide_samples.C) == ("wide", WIDE_C)
-    assert (samples.gammas, samples.C) == ("auto", SAMPLES_C)
+    assert (samples.gammas, samples.C) == ("auto", C_PER_OUTPUT)
     for rival in (wide_samples, samples):
         assert (rival.anchors, rival.metric, rival.scaling, rival.finish) == ("all", None, "standard", "auto")
+
+
+def test_the_more_classes_the_larger_is_C_of_all_samples():
+    assert contenders(resolve(), FEW, 7)[-1].C == 7 * C_PER_OUTPUT
+    assert contenders(resolve(C=2.0), FEW, 7)[-1].C == 2.0
 
 
 @pytest.mark.parametrize("n_rows", [FEW + 1, GRID])
@@ -98,8 +105,9 @@ def test_with_many_rows_only_the_ridges_of_learned_kernels_compete(n_rows):
     assert found[0].ridge == RIDGE == min(RIDGES)
 
 
-LEARNED, WIDE = ("learned", "diagonal"), ("learned", "diagonal", "wide")
+LEARNED, PLAIN, STRAIGHT = ("learned", "diagonal"), ("learned", None), ("learned", None, "wide")
 SAMPLES = [("all", None, "wide"), ("all", None)]
+FREE = [LEARNED, PLAIN, STRAIGHT]
 
 
 @pytest.mark.parametrize(
@@ -108,19 +116,19 @@ SAMPLES = [("all", None, "wide"), ("all", None)]
         ({"metric": "full"}, [("learned", "full"), ("learned", "full", "wide"), *SAMPLES]),
         ({"metric": 3}, [("learned", 3), ("learned", 3, "wide"), *SAMPLES]),
         ({"metric": None}, [("learned", None), ("learned", None, "wide"), *SAMPLES]),
-        ({"anchors": "learned:9"}, [("learned:9", "diagonal"), ("learned:9", "diagonal", "wide")]),
-        ({"anchors": "learned+all"}, [("learned+all", "diagonal"), ("learned+all", "diagonal", "wide")]),
-        ({"anchors": "learned", "gammas": "wide"}, [WIDE]),
-        ({"anchors": "learned", "gammas": [0.5]}, [LEARNED]),
+        ({"anchors": "learned:9"}, [("learned:9", *kind[1:]) for kind in FREE]),
+        ({"anchors": "learned+all"}, [("learned+all", *kind[1:]) for kind in FREE]),
+        ({"anchors": "learned", "gammas": "wide"}, [(*LEARNED, "wide"), STRAIGHT]),
+        ({"anchors": "learned", "gammas": [0.5]}, [LEARNED, PLAIN]),
         ({"anchors": "all"}, [("all", None)]),
         ({"anchors": "all", "gammas": "wide"}, [("all", None, "wide")]),
         ({"gammas": "wide"}, [("all", None, "wide")]),
         ({"anchors": 20}, [(20, None)]),
         ({"anchors": "kmeans:7"}, [("kmeans:7", None)]),
-        ({"max_kernels": 5}, [LEARNED, WIDE]),
-        ({"finish": "none"}, [LEARNED, WIDE]),
-        ({"finish": "mkl"}, [LEARNED, WIDE]),
-        ({"C": 7.0}, [LEARNED, WIDE, *SAMPLES]),
+        ({"max_kernels": 5}, FREE),
+        ({"finish": "none"}, FREE),
+        ({"finish": "mkl"}, FREE),
+        ({"C": 7.0}, [*FREE, *SAMPLES]),
         ({"ridge": 7.0}, [LEARNED, *SAMPLES]),
     ],
     ids=str,

@@ -16,7 +16,7 @@ from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.base.events import Epoch, Notice, Phase, Round
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.plan.contenders import FEW_ROWS, LEARNED_C, RIDGES, SAMPLES_C, contenders
+from mllkm_scale.plan.contenders import C_PER_OUTPUT, FEW_ROWS, LEARNED_C, RIDGES, contenders
 from mllkm_scale.run import selection as selection_module
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.folds import log_losses, predicted
@@ -59,17 +59,18 @@ def made_up(monkeypatch):
 
 @pytest.fixture
 def winner(made_up):
-    """Let learned kernels with the least ridge win, or all samples with bumps of all widths: all others err more."""
+    """Let learned kernels in a metric win, or all samples with bumps of all widths: all others err more."""
 
     def arrange(kind):
-        best = {LEARNED: (LEARNED, "auto", RIDGES[0], "none"), SAMPLES: (SAMPLES, "auto", "auto", "auto")}[kind]
+        learned, samples = (LEARNED, "auto", "diagonal", RIDGES[1], "none"), (SAMPLES, "auto", None, "auto", "auto")
+        best = {LEARNED: learned, SAMPLES: samples}[kind]
         return made_up(lambda rival: 0.1 if named(rival) == best else 0.4)
 
     return arrange
 
 
 def named(rival):
-    return rival.anchors, rival.gammas, rival.ridge, rival.finish
+    return rival.anchors, rival.gammas, rival.metric, rival.ridge, rival.finish
 
 
 def recorded(run):
@@ -114,7 +115,7 @@ def test_all_settings_are_tried_and_the_one_that_is_judged_best_is_taken(wine, t
     result = train(wine, run_dir=tmp_path / "run", listener=told.append, **QUICK)
     found = recorded(tmp_path / "run")["selection"]
     assert json.loads((tmp_path / "run" / "selection.json").read_text()) == found
-    rivals = contenders(resolve(**QUICK), wine.n_rows)
+    rivals = contenders(resolve(**QUICK), wine.n_rows, 3)
     assert [[one[name] for name in SETTLED] for one in found["tried"]] == [
         [getattr(rival, name) for name in SETTLED] for rival in rivals
     ]
@@ -130,7 +131,7 @@ def test_all_settings_are_tried_and_the_one_that_is_judged_best_is_taken(wine, t
     assert [params[name] for name in SETTLED[:4]] == [taken[name] for name in SETTLED[:4]]
     assert taken["C"] in ("auto", params["C"])
     phases = [event.name for event in told if isinstance(event, Phase)]
-    assert (phases[0], Counter(phases)["select"]) == ("select", 1)
+    assert (phases[:2], Counter(phases)["select"]) == (["check", "select"], 1)
     assert any("error on held-out rows" in event.text for event in told if isinstance(event, Notice))
 
 
@@ -146,10 +147,25 @@ def test_settings_that_are_clearly_behind_on_the_first_fold_are_not_tested_on_th
         assert one["rows"] == (first if one["anchors"] == SAMPLES else wine.n_rows)
 
 
-def test_of_settings_that_err_equally_the_first_is_taken(wine, tmp_path, made_up):
+def test_of_settings_that_err_and_lose_equally_the_first_is_taken(wine, tmp_path, made_up):
     made_up(lambda rival: 0.2)
     train(wine, run_dir=tmp_path / "run", **QUICK)
     assert recorded(tmp_path / "run")["selection"]["taken"] == 0
+
+
+def test_of_settings_that_err_equally_the_one_with_less_log_loss_is_taken(wine, tmp_path, monkeypatch):
+    noise = np.random.default_rng(0).normal(size=wine.n_rows)
+
+    def scores(dataset, codes, params, fold, *others):
+        sure = np.eye(3)[codes[fold.held]]
+        return sure if params.anchors == SAMPLES and params.gammas == "wide" else sure * np.exp(noise[fold.held, None])
+
+    monkeypatch.setattr(selection_module, "_scores", scores)
+    train(wine, run_dir=tmp_path / "run", **QUICK)
+    found = recorded(tmp_path / "run")["selection"]
+    assert {one["error"] for one in found["tried"]} == {0.0}
+    taken = found["tried"][found["taken"]]
+    assert (taken["anchors"], taken["gammas"]) == (SAMPLES, "wide")
 
 
 @pytest.mark.parametrize("anchors", [LEARNED, SAMPLES])
@@ -157,7 +173,7 @@ def test_wide_bumps_that_win_are_those_of_the_model(wine, tmp_path, made_up, anc
     made_up(lambda rival: 0.1 if (rival.anchors, rival.gammas) == (anchors, "wide") else 0.5)
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     assert recorded(tmp_path / "run")["parameters"]["gammas"] == "wide"
-    usual = train(wine, **QUICK | {"anchors": anchors, "metric": "diagonal", "ridge": 8.0, "finish": "none"}).model
+    usual = train(wine, **QUICK | {"anchors": anchors, "metric": None, "ridge": 128.0, "finish": "none"}).model
     if anchors == LEARNED:
         assert np.median(result.model.gammas) < np.median(usual.gammas)
     else:
@@ -167,7 +183,8 @@ def test_wide_bumps_that_win_are_those_of_the_model(wine, tmp_path, made_up, anc
 
 @pytest.mark.parametrize("finish", ["none", "mkl"])
 def test_how_to_finish_is_settled_by_what_wins(wine, tmp_path, made_up, finish):
-    made_up(lambda rival: 0.1 if named(rival) == (LEARNED, "auto", RIDGES[0], finish) else 0.5)
+    ridge = {"none": RIDGES[1], "mkl": RIDGES[0]}[finish]
+    made_up(lambda rival: 0.1 if named(rival) == (LEARNED, "auto", "diagonal", ridge, finish) else 0.5)
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     run = recorded(tmp_path / "run")
     assert (run["parameters"]["finish"], run["choice"]["mkl"]) == (finish, finish == "mkl")
@@ -225,7 +242,7 @@ def test_the_model_is_that_of_the_setting_that_wins(wine, tmp_path, winner, kind
     result = train(wine, run_dir=tmp_path / "run", **QUICK)
     params = recorded(tmp_path / "run")["parameters"]
     assert (params["anchors"], params["metric"]) == (kind, "diagonal" if kind == LEARNED else None)
-    assert (params["ridge"], params["C"]) == ((RIDGES[0], "auto") if kind == LEARNED else ("auto", SAMPLES_C))
+    assert (params["ridge"], params["C"]) == ((RIDGES[1], "auto") if kind == LEARNED else ("auto", 3 * C_PER_OUTPUT))
     for name in SETTLED[:4]:
         assert result.model.certificate.params[name] == params[name]
     given = train(wine, **QUICK | {name: params[name] for name in SETTLED}).model
@@ -344,11 +361,11 @@ def selected(wine, tmp_path, winner):
         lambda text: "[]",
         lambda text: "null",
         lambda text: "{}",
-        lambda text: text.replace('"taken": 6', '"taken": 9'),
-        lambda text: text.replace('"taken": 6', '"taken": -1'),
-        lambda text: text.replace('"taken": 6', '"taken": "6"'),
+        lambda text: text.replace('"taken": 5', '"taken": 9'),
+        lambda text: text.replace('"taken": 5', '"taken": -1'),
+        lambda text: text.replace('"taken": 5', '"taken": "6"'),
         lambda text: text.replace('"judged"', '"felt"'),
-        lambda text: text.replace('"C": 30.0', '"C": 2.0'),
+        lambda text: text.replace('"C": 9.0', '"C": 2.0'),
         lambda text: json.dumps({"tried": [], "taken": 0}),
     ],
 )
@@ -380,8 +397,8 @@ def test_a_selection_for_other_parameters_is_named(wine, selected, other):
 def test_a_selection_is_the_same_after_json(tmp_path):
     rivals = contenders(resolve(anchors="learned:4", metric=2), 700)
     tried = tuple(
-        Tried("learned:4", "auto", 2, rival.ridge, "auto", 0.1 + 0.1 * at, 0.2, finish="none", rows=700)
-        for at, rival in enumerate(rivals[:3])
+        Tried(**selection_module._setting(rival), error=0.1 + 0.1 * at, judged=0.2, rows=700)
+        for at, rival in enumerate(rivals)
     )
     found = Selection(tried, 1)
     assert Selection.from_dict(json.loads(json.dumps(found.as_dict())), rivals) == found
@@ -396,7 +413,7 @@ def test_after_the_time_limit_only_the_first_setting_is_tried(wine, tmp_path, ma
     first = contenders(resolve(**QUICK), wine.n_rows)[0]
     assert {named(rival) for rival, _ in asked} == {named(first)}
     [one] = recorded(tmp_path / "run")["selection"]["tried"]
-    assert (one["anchors"], one["ridge"], one["rows"]) == (LEARNED, RIDGES[0], wine.n_rows)
+    assert (one["anchors"], one["ridge"], one["rows"]) == (LEARNED, RIDGES[1], wine.n_rows)
     assert result.status == "learned"
 
 
