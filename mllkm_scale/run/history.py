@@ -127,7 +127,7 @@ def _event_from(line: str, kind: type[Numbered]) -> Numbered | None:
             if field.type == "float" and values.get(field.name, 0.0) is None:
                 values[field.name] = math.nan
         event = msgspec.convert(values, kind)
-    except (ValueError, TypeError, OverflowError):  # no JSON; no object, or one with a field that is none
+    except (msgspec.ValidationError, ValueError, TypeError, OverflowError):  # no JSON; no object, or a bad field
         return None
     return event if event.number >= 0 and _in_range(event) else None
 

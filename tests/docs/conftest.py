@@ -20,7 +20,7 @@ FROM_CSV = "mllkm convert train.csv train.h5"
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks have to run; how well their machines learn is for other tests."""
-    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 10)
+    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 25)
 
 
 @pytest.fixture(scope="session")
