@@ -73,6 +73,9 @@ bench: setup
 	$(BIN)/python jobs/bench/additive.py
 	$(BIN)/python jobs/bench/learned.py
 	$(BIN)/python jobs/bench/learning_rate.py
+	$(BIN)/python jobs/bench/mnist8m.py --picture docs/images/mnist8m.png
+	$(BIN)/python jobs/bench/passes.py
+	$(BIN)/python jobs/simulate.py --measure
 	$(BIN)/python jobs/bench/path.py
 	$(BIN)/python jobs/bench/serving.py
 	$(BIN)/python jobs/bench/export.py

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent / "bench"))
 
 from common import ROOT, write
 
-from mllkm_scale.cluster.task import TASK_S
+from mllkm_scale.cluster.task import ranges_each
 from mllkm_scale.kernels.anchors import AnchorSpec
 from mllkm_scale.learn.settings import MOST_LEARNED, learn_settings, learned_kernels
 from mllkm_scale.plan.training import BASE_BYTES
@@ -43,7 +43,7 @@ WITHIN = 0.15  # goal: how far simulated and measured seconds are apart at most
 
 @dataclass(frozen=True)
 class Cluster:
-    """Workers with one thread each; `speed` is what a worker does while all of them work, against one alone."""
+    """Workers with one thread each, and the cores that they share."""
 
     workers: int
     link_bytes_s: float  # of the master
@@ -51,7 +51,7 @@ class Cluster:
     storage_bytes_s: float  # of all together
     task_s: float  # that scheduler and client take for a task
     latency_s: float  # of a pass with one empty task
-    speed: float = 1.0
+    cores: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -64,24 +64,31 @@ class Pass:
     row_bytes: float = 0.0  # of a row, in the result
     task_bytes: float = 0.0  # of a task, in the result
     node_bytes: float = 0.0  # likewise, of each node of the tree of merged units
+    node_s: float = 0.0  # that the master takes to receive and merge one
 
 
 def simulated(work: Pass, rows: float, cluster: Cluster) -> float:
     """Seconds of a pass: tasks go to the next free worker, and their results over one link to the master."""
     units = math.ceil(rows / work.unit_rows)
-    count = min(units, cluster.workers * max(1, round(rows * work.row_s / (TASK_S * cluster.workers))))
-    own_rows = rows / count
-    reading = min(cluster.worker_bytes_s, cluster.storage_bytes_s / min(count, cluster.workers))
-    seconds = max(own_rows * work.row_s / cluster.speed, own_rows * work.read_bytes / reading)
+    count = min(units, cluster.workers * ranges_each(rows * work.row_s / cluster.workers))
+    at_once = min(count, cluster.workers)
+    speed = min(1.0, cluster.cores / at_once)
+    reading = min(cluster.worker_bytes_s, cluster.storage_bytes_s / at_once)
+    row_s = max(work.row_s / speed, work.read_bytes / reading)
     nodes = max(1.0, math.log2(max(1.0, units / count)))
-    result = own_rows * work.row_bytes + work.task_bytes + nodes * work.node_bytes
-    free = [0.0] * min(count, cluster.workers)
-    link = 0.0
+    result = rows / count * work.row_bytes + work.task_bytes + nodes * work.node_bytes
+    taking = cluster.task_s + nodes * work.node_s
+    free, link, start = [0.0] * at_once, 0.0, 0.0
     for number in range(count):
-        ended = max(heapq.heappop(free), number * cluster.task_s) + seconds
+        stop = min(rows, math.ceil(units * (number + 1) / count) * work.unit_rows)
+        ended = max(heapq.heappop(free), number * cluster.task_s) + (stop - start) * row_s
         heapq.heappush(free, ended)
-        arrives = ended + result / cluster.worker_bytes_s
-        link = max(arrives, link + result / cluster.link_bytes_s) + cluster.task_s
+        start, arrives = stop, ended + result / cluster.worker_bytes_s
+        link = max(arrives, link + result / cluster.link_bytes_s) + taking
+    if count == at_once:  # those that work longest have the cores to themselves in the end
+        longest = math.ceil(units / count) * work.unit_rows * max(work.row_s, work.read_bytes / reading)
+        worked = max(longest, rows * work.row_s / cluster.cores)
+        link = min(link, worked + count * (result / cluster.link_bytes_s + taking))
     return cluster.latency_s + link
 
 
@@ -116,10 +123,10 @@ def on_paper(costs: dict[str, Any], link_bytes_s: float, storage_bytes_s: float)
     return found
 
 
-def here(costs: dict[str, Any], name: str, rows: int, workers: int, speed: float) -> float:
+def here(costs: dict[str, Any], name: str, rows: int, workers: int) -> float:
     """Seconds of a pass on this machine, whose storage is not the bottleneck."""
     links = costs["link_bytes_s"], costs["link_bytes_s"]
-    cluster = Cluster(workers, *links, math.inf, costs["task_s"], costs["latency_s"], speed)
+    cluster = Cluster(workers, *links, math.inf, costs["task_s"], costs["latency_s"], costs["two_processes"])
     return simulated(Pass(**costs[name]), rows, cluster)
 
 
@@ -139,13 +146,16 @@ def main() -> None:
 
         if arguments.link_mbit and os.geteuid():
             sys.exit("--link-mbit needs root: network namespaces cannot be made otherwise")
-        found = measure(arguments.data, arguments.rows, arguments.workers, arguments.link_mbit, here)
+        found = measure(arguments.data, arguments.rows, arguments.workers, arguments.link_mbit)
         found["costs"]["learn_row_s"] = arguments.learn_us * 1e-6
     else:
         path = ROOT / "results" / "simulate.json"
         if not path.exists():
             sys.exit(f"{path} is not there: measure the costs first, with --measure")
         found = {name: json.loads(path.read_text())[name] for name in ("costs", "checked")}
+    for row in found["checked"]:
+        row["simulated_s"] = here(found["costs"], row["work"], row["rows"], row["workers"])
+        row["off"] = row["simulated_s"] / row["measured_s"] - 1.0
     most = max(abs(row["off"]) for row in found["checked"])
     for row in found["checked"]:
         print(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -115,6 +116,7 @@ def child(path: Path, run_dir: Path, memory: str, workers: int) -> None:
     record["epochs"] = [json.loads(line) for line in (run_dir / "learning.jsonl").read_text().splitlines()]
     record["sha256"] = hashlib.sha256((run_dir / "model.mllkm").read_bytes()).hexdigest()
     record["model_bytes"] = (run_dir / "model.mllkm").stat().st_size
+    shutil.copy(run_dir / "model.mllkm", path.with_suffix(".mllkm"))
     with h5py.File(path) as file:
         X_test, y_test = file["X_test"][:], file["y_test"][:]
     record |= measured(lambda: model.predict(X_test, n_jobs=-1), y_test)

@@ -264,7 +264,81 @@ def learned(result: Result) -> list[str]:
     return table(head, rows)
 
 
+def mnist8m(result: Result) -> list[str]:
+    """A line a size, and what grows how."""
+    head = ["rows", "test error", "processor time", "by the clock", "peak memory", "kernels", "model"]
+    rows = [
+        [
+            f"{row['rows']:,}",
+            f"{row['test_error_percent']:.2f} %",
+            f"{figure(row['cpu_s'])} s",
+            f"{figure(row['train_s'])} s",
+            row["peak"],
+            f"{row['kernels']:,}",
+            f"{row['model_bytes'] / 1e6:.1f} MB",
+        ]
+        for row in result["sizes"].values()
+    ]
+    lines = table(head, rows)
+    largest = list(result["sizes"].values())[-1]
+    spent = ", ".join(f"{stage['name']} {figure(stage['seconds'])} s" for stage in largest["stages"])
+    lines += ["", f"Stages of the largest, by the clock: {spent}."]
+    if result["exponents"]:
+        cpu, memory = (result["exponents"][name] for name in ("cpu_s", "peak_bytes"))
+        lines.append(f"Processor time grows as rows^{cpu:.2f}, peak memory as rows^{memory:.2f}.")
+    for row in result["sizes"].values():
+        if "workers" in row:
+            same = "the same bytes" if row["workers"]["same_bits"] else "OTHER BYTES"
+            lines.append(f"{row['rows']:,} rows by {row['workers']['count']} dask workers: {same} of the model file.")
+    return lines
+
+
+def passes(result: Result) -> list[str]:
+    head = ["pass", "rows a second", "its parts alone, rows a second", "share of its bound"]
+    rows = [
+        [
+            name,
+            f"{row['rows_per_s']:,.0f}",
+            ", ".join(f"{part} {rate:,.0f}" for part, rate in row["alone_rows_per_s"].items()),
+            f"{100 * row['share']:.0f} %",
+        ]
+        for name, row in result["passes"].items()
+    ]
+    return table(head, rows)
+
+
+def simulate(result: Result) -> list[str]:
+    """Hours on paper, with the longest stage; and how far the simulation was off where it could be checked."""
+    counts = sorted({row["workers"] for row in result["paper"]})
+    head = ["rows", "memory of the master", *(f"{count:,} workers" for count in counts)]
+    rows = []
+    for size in sorted({row["rows"] for row in result["paper"]}):
+        own = {row["workers"]: row for row in result["paper"] if row["rows"] == size}
+        cells = [f"{duration(own[n]['total_s'])} ({max(own[n]['seconds'], key=own[n]['seconds'].get)})" for n in counts]
+        rows.append([f"{size:,}", f"{own[counts[0]]['master_bytes'] / 1e9:.3g} GB", *cells])
+    lines = [*table(head, rows), ""]
+    head = ["pass", "workers", "measured", "simulated", "difference"]
+    checked = [
+        [
+            row["work"],
+            str(row["workers"]),
+            f"{row['measured_s']:.1f} s",
+            f"{row['simulated_s']:.1f} s",
+            f"{100 * row['off']:+.0f} %",
+        ]
+        for row in result["checked"]
+    ]
+    return [*lines, *table(head, checked)]
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 SECTIONS: dict[str, Callable[[Result], list[str]]] = {
+    "mnist8m": mnist8m,
+    "passes": passes,
+    "simulate": simulate,
     "learned": learned,
     "mnist": classification,
     "covtype": covtype,

@@ -18,10 +18,13 @@ from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.base.version import __version__
 from mllkm_scale.errors import ClusterError
 
-__all__ = ["Done", "Pace", "do_range", "require_visible", "worker_address"]
+__all__ = ["Done", "Pace", "do_range", "ranges_each", "require_visible", "worker_address"]
 
 TASK_S = 2.0
 """Length of a range that is aimed at: far more than a scheduler takes for it, and little to lose with a worker."""
+
+LONGEST_S, MANY = 10.0, 64
+"""Of a pass with more than so many ranges a thread, ranges are longer, up to this length: the master takes each."""
 
 _FIRST_PACE = 5e-10  # seconds a multiply-add, before anything was measured
 Result = TypeVar("Result")
@@ -52,10 +55,19 @@ class Pace:
         """Ranges of nearly equal length, as many for each thread."""
         total_s = n_units * unit_work * self._paces.get(kind, _FIRST_PACE)
         threads = max(1, threads)
-        each = max(1, round(total_s / (TASK_S * threads)))
-        count = min(n_units, each * threads)
+        count = min(n_units, ranges_each(total_s / threads) * threads)
         edges = [-(-n_units * i // count) for i in range(count + 1)] if count else [0]
         return [range(first, last) for first, last in pairwise(edges)]
+
+
+def ranges_each(thread_s: float) -> int:
+    """Ranges for each thread, of a pass that takes it so long.
+
+    >>> [ranges_each(seconds) for seconds in (0.1, 20.0, 500.0, 6000.0)]
+    [1, 10, 64, 600]
+    """
+    each = max(1, round(thread_s / TASK_S))
+    return each if each <= MANY else max(MANY, round(thread_s / LONGEST_S))
 
 
 @dataclass(frozen=True)

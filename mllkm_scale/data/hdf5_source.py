@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mllkm_scale.data.packed_chunks import PackedChunks
 from mllkm_scale.data.sources import one_line, plain_text, require_plain_dtype
 from mllkm_scale.errors import DataError, MLLKMError
 
@@ -47,10 +48,15 @@ class HDF5Source:
             self.dtype = _plain_dtype(stored, self.name)
             self.buffer_bytes = _buffer_bytes(stored)
             self.item_bytes = int(stored.dtype.itemsize)
+            self._chunks = PackedChunks.of(stored, CACHE_BYTES)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start` to `stop`; text is decoded."""
         try:
+            if self._chunks is not None:
+                rows = self._chunks.read(start, stop, self._packed)
+                if rows is not None:
+                    return rows
             with self._lock:
                 stored = self._stored()
                 if self.dtype.kind == "U":
@@ -72,6 +78,19 @@ class HDF5Source:
                 handle, self._handle = self._handle, None
                 with suppress(*_DAMAGE):  # nothing was written
                     handle[1].close()
+        if self._chunks is not None:
+            self._chunks.clear()
+
+    def _packed(self, number: int) -> bytes | None:
+        """A chunk as it is packed; None if it was never written, or is not packed."""
+        with self._lock:
+            stored = self._stored()
+            place = (number * stored.chunks[0], *[0] * (stored.ndim - 1))
+            info = stored.id.get_chunk_info_by_coord(place)
+            if info.byte_offset is None or info.filter_mask:
+                return None
+            packed: bytes = stored.id.read_direct_chunk(place)[1]
+            return packed
 
     def _stored(self) -> Any:
         handle = self._handle
@@ -95,10 +114,15 @@ class HDF5Source:
         return stored
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"} | {"_handle": None}
+        left_out = ("_lock", "_chunks")
+        state = {name: value for name, value in self.__dict__.items() if name not in left_out} | {"_handle": None}
+        chunks = self._chunks
+        return state | {"height": None if chunks is None else chunks.height}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        height = state.pop("height")
+        chunks = None if height is None else PackedChunks(state["shape"], height, state["dtype"], CACHE_BYTES)
+        self.__dict__.update(state, _lock=threading.Lock(), _chunks=chunks)
 
 
 def open_hdf5(path: Path) -> Any:

@@ -36,6 +36,8 @@ Held = tuple[Array, Array, Array]
 """Rows that are held out, in the units of the descent, with the numbers of their classes and their weights."""
 
 
+_RUN = 1 << 17  # parameters that one thread moves
+
 _SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
 
 
@@ -200,10 +202,24 @@ class Descent:
         if self.dropout is not None:
             self.dropout.spread(total, self._whole.gradients)
             total = self._whole.gradients
-        moments = state.mean, state.square
-        adam_steps(
-            state.values, total, *moments, self._ends, self._rates * length, self._ridges, self._rule, state.steps
-        )
+        self._move(total, self._rates * length)
+
+    def _move(self, gradients: Array, rates: Array) -> None:
+        """Adam on all parameters; many of them in runs, which threads share."""
+        state = self.state
+
+        def move(run: slice) -> None:
+            ends = np.clip(self._ends - run.start, 0, run.stop - run.start)
+            values, mean, square = state.values[run], state.mean[run], state.square[run]
+            adam_steps(values, gradients[run], mean, square, ends, rates, self._ridges, self._rule, state.steps)
+
+        size = len(state.values)
+        runs = [slice(start, min(start + _RUN, size)) for start in range(0, size, _RUN)]
+        if self._shares:
+            self.threads.run(move, runs)
+        else:
+            for run in runs:
+                move(run)
 
     def decide(self, X: Array) -> Array:
         """f (rows, K) of rows in the units of the descent."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
+
 import h5py
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
+from mllkm_scale.data.packed_chunks import PackedChunks
 from mllkm_scale.errors import DataError
 
 
@@ -148,6 +152,61 @@ def test_a_file_that_is_being_written_is_refused(write_hdf5, monkeypatch):
 
     monkeypatch.setattr(h5py, "File", locked)
     refused(path, "another process is writing it")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<i4", ">f4", "f8"])
+@pytest.mark.parametrize("height", [1, 7, 60, 103])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"fletcher32": True}], ids=str)
+def test_rows_of_packed_chunks_are_those_that_were_written(tmp_path, dtype, height, options):
+    X = np.random.default_rng(0).integers(0, 200, (103, 5)).astype(dtype)
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(height, 5), compression="gzip", **options)
+        file.create_dataset("y", data=X[:, 0], chunks=(height,), compression="gzip", **options)
+        part = file.create_dataset(
+            "part", X.shape, dtype, chunks=(height, 5), compression="gzip", fillvalue=3, **options
+        )
+        part[50:70] = X[50:70]
+    expected = np.full_like(X, 3)
+    expected[50:70] = X[50:70]
+    ranges = [(start, start + size) for start in range(97) for size in (1, 6)] + [(0, 103), (40, 103)]
+    for name, values in (("X", X), ("y", X[:, 0]), ("part", expected)):
+        source = HDF5Source(tmp_path / "train.h5", name)
+        assert (source._chunks is None) == bool(options)
+
+        def same(rows, source=source, values=values):
+            return np.array_equal(source.read(*rows), values[slice(*rows)])
+
+        with Threads(4) as threads:
+            assert all(threads.run(same, ranges * 2))
+        source.close()
+        assert same((3, 9), pickle.loads(pickle.dumps(source)))
+
+
+def test_unpacked_chunks_are_kept_within_their_bytes_and_unpacked_once(tmp_path):
+    X = np.zeros((64, 8), np.float64)
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(4, 8), compression="gzip")
+    source = HDF5Source(tmp_path / "train.h5", "X")
+    source._chunks = PackedChunks(X.shape, 4, X.dtype, kept_bytes=3 * 4 * 64)
+    asked = []
+    packed, source._packed = source._packed, lambda number: asked.append(number) or packed(number)
+    for start in range(0, 60, 2):
+        source.read(start, start + 2)
+        assert len(source._chunks._kept) <= 3
+    assert asked == list(range(15))
+
+
+@pytest.mark.parametrize("packed", [b"nothing", zlib.compress(bytes(255)), zlib.compress(bytes(10**6))])
+def test_chunks_of_another_size_are_refused(tmp_path, packed):
+    with h5py.File(tmp_path / "train.h5", "w") as file:
+        stored = file.create_dataset("X", (16, 8), np.float32, chunks=(8, 8), compression="gzip")
+        stored.id.write_direct_chunk((0, 0), packed)
+        stored.id.write_direct_chunk((8, 0), zlib.compress(bytes(256)))
+    source = HDF5Source(tmp_path / "train.h5", "X")
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"train\.h5:X: rows 2 to 9 cannot be read"):
+            source.read(2, 10)
+    assert not source.read(8, 16).any()
 
 
 def test_the_memory_of_packed_chunks_is_counted(tmp_path):
