@@ -97,10 +97,11 @@ class SDCAClassifier(Baseline):
 
     def _solve(self, features: Array, signs: Array, key: tuple[int, ...]) -> SVMSolution:
         C, duals, w = float(self.C), np.zeros(len(features)), np.zeros(features.shape[1])
-        diagonal = np.einsum("ij,ij->i", features, features)
+        diagonal, even = np.einsum("ij,ij->i", features, features), np.ones(features.shape[1])
+        upper = np.full(len(signs), C)
 
         def epoch(order: Array) -> None:
-            sdca_epoch_features(features, diagonal, signs, np.full(len(signs), C), order, duals, w)
+            sdca_epoch_features(features, even, diagonal, signs, upper, order, duals, w)
 
         def state() -> tuple[Array, Array]:
             return duals, signs * (features @ w)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.mkl.ascent import reweighed
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import Solution
 
 __all__ = ["alternating_mkl"]
 
 
-OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
 _SMALL = 1e-4  # of the largest weight
 
 
@@ -40,9 +40,7 @@ def alternating_mkl(
             best = Solution(weights, np.concatenate(now.duals), now.objective, step)
         if best.objective.gap <= tol:
             break
-        weights = weights * (now.forms / now.forms.max()) ** (0.5 * OVER_RELAXATION)
-        weights[weights < 1e-9 * weights.max()] = 0.0
-        weights = weights / weights.sum()
+        weights = reweighed(weights, now.forms)
     assert best is not None
     return _without_small_weights(oracle, best, tol)
 

@@ -3,8 +3,11 @@
 dense      interior point: the factor, the bumps and the rows of every class in memory
 lean       the same with bumps in single precision, and rows as they are stored
            both factor the smaller side of the features, samples or columns (F17)
-features   SVMs by SDCA on explicit features, class by class, and the interior point on the free samples
-tiles      likewise on tiles of the combined Gram
+features   epochs of SDCA on explicit features of all classes, whose bumps are in memory, with weights that follow
+streamed   the same with bumps that are made wherever they are needed
+tiles      SVMs on tiles of the combined Gram, class by class, and the interior point on the free samples
+
+Before the interior point come epochs as of "features", as long as these are likely to arrive for less.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
 from mllkm_scale.mkl.factors import PANEL
 from mllkm_scale.mkl.restricted import ROWS
+from mllkm_scale.solver.local_blocks import AHEAD_ROWS, PASS_ROWS
 
 __all__ = [
     "COLUMN_TOL",
-    "START_EPOCHS",
+    "FIRST_ORDER",
+    "FIRST_ORDER_TOL",
     "THREADS",
     "Choice",
     "InnerSizes",
@@ -27,13 +32,15 @@ __all__ = [
     "column_flops",
     "dense_bytes",
     "feature_bytes",
+    "feature_flops",
+    "flops_after_epochs",
     "inner_flops",
     "interior_flops",
     "interior_form",
     "kept_bytes",
     "lean_bytes",
     "sample_flops",
-    "starts_by_svms",
+    "streamed_bytes",
     "threads_that_fit",
     "tile_bytes",
 ]
@@ -43,13 +50,17 @@ _QUICK = 3e11  # multiply-adds of the interior point up to which no samples are 
 _VECTORS = 8  # sets of vectors of every class: of the point, its direction, and products in the making
 _DOUBLE = 2.0  # multiply-adds in single precision that take the time of one in double precision
 _STEPS = 10  # of the interior point, as seen
+_SMALL = 2.5  # multiply-adds of large products that take the time of one in the small products of a block
 _EPOCHS = 20  # of SDCA for one set of weights
+_ASCENT_EPOCHS = 60  # of SDCA whose weights follow, as seen
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
-START_EPOCHS = 10
-"""Epochs of SDCA before the interior point."""
 COLUMN_TOL = 1e-5
 """Gaps down to this one are reached by factors of columns: Woodbury's formula loses the digits beyond it."""
+FIRST_ORDER = ("features", "streamed")
+"""The forms that are epochs."""
+FIRST_ORDER_TOL = 1e-3
+"""Gaps down to this one are reached by epochs in single precision."""
 THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
 
 
@@ -80,6 +91,11 @@ class InnerSizes:
     @property
     def largest(self) -> int:
         return max(self.working)
+
+    @property
+    def single_bytes(self) -> int:
+        """Bytes of a number of the first-order forms."""
+        return 4 if self.tol >= FIRST_ORDER_TOL else _F
 
     @property
     def width(self) -> int:
@@ -138,10 +154,21 @@ def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) ->
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
-    """Of the classes whose SVMs are solved at a time: bumps in single precision or features, rows, and sums."""
-    per_kernel = 3 * _F * (sizes.features + 1) if sizes.componentwise else 4
-    rows = sizes.largest * (sizes.kernels * per_kernel + (2 * _F + sizes.itemsize) * sizes.features)
-    return min(THREADS, len(sizes.working)) * (rows + 3 * _F * sizes.kernels * (sizes.features + 1 + 1024))
+    """Of all classes: bumps or features, rows, duals and sums; and tasks in flight."""
+    per_kernel = 3 * _F * (sizes.features + 1) if sizes.componentwise else sizes.single_bytes
+    return sum(sizes.working) * sizes.kernels * per_kernel + streamed_bytes(sizes)
+
+
+def streamed_bytes(sizes: InnerSizes) -> int:
+    """Likewise without the bumps."""
+    width, single, S = sizes.features + 1, sizes.single_bytes, sizes.kernels
+    rows = (
+        sum(sizes.working) * (single * width + _VECTORS * _F)
+        + min(THREADS, len(sizes.working)) * sizes.largest * sizes.features * sizes.itemsize
+    )
+    sums = len(sizes.working) * 5 * single * S * width
+    ready = 2 * AHEAD_ROWS * (4 * S + width) * single
+    return rows + sums + THREADS * (ready + PASS_ROWS * 3 * _F * S)
 
 
 def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
@@ -162,18 +189,9 @@ def kept_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     return min(THREADS, len(sizes.working)) * _F * (sizes.largest**2 + diagonal) // 2
 
 
-def feature_flops(sizes: InnerSizes, epochs: int = _EPOCHS) -> float:
-    """Multiply-adds of SVMs on features: the products of a block with the sums and the anchors, for every epoch."""
-    return 3.0 * epochs * sum(sizes.working) * sizes.columns
-
-
-def starts_by_svms(sizes: InnerSizes, choice: Choice) -> bool:
-    """Whether some epochs of SVMs take less time than the steps of the interior point that they spare, and no memory.
-
-    They spare two steps and more, as seen.
-    """
-    flops = column_flops if sizes.by_columns else sample_flops
-    return feature_bytes(sizes) <= choice.bytes and feature_flops(sizes, START_EPOCHS) <= 2.0 * flops(sizes)
+def feature_flops(sizes: InnerSizes, epochs: float = _EPOCHS) -> float:
+    """Multiply-adds of epochs on features: the products of a block with the sums and the anchors, which are small."""
+    return _SMALL * 3.0 * epochs * sum(sizes.working) * sizes.columns
 
 
 def tile_flops(sizes: InnerSizes, kept: bool) -> float:
@@ -205,9 +223,17 @@ def column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
 
 def inner_flops(sizes: InnerSizes, form: str) -> float:
     """Multiply-adds that solving takes, roughly: with as many steps as were seen."""
+    return feature_flops(sizes, _ASCENT_EPOCHS) if form in FIRST_ORDER else flops_after_epochs(sizes, form)
+
+
+def flops_after_epochs(sizes: InnerSizes, form: str) -> float:
+    """Multiply-adds of what follows epochs that do not arrive: the interior point; or SVMs, and free samples."""
     if form in ("dense", "lean"):
         return interior_flops(sizes)
-    svms = feature_flops(sizes) if form == "features" else tile_flops(sizes, kept=True)
+    return _by_turns(sizes, feature_flops(sizes) if form in FIRST_ORDER else tile_flops(sizes, kept=True))
+
+
+def _by_turns(sizes: InnerSizes, svms: float) -> float:
     return _ALTERNATIONS * (interior_flops(sizes, _FREE) + svms)
 
 
@@ -224,19 +250,21 @@ def interior_form(sizes: InnerSizes, available_bytes: int) -> Choice | None:
 
 
 def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:
-    """The interior point if it is quick and fits; else the cheaper of features and tiles that fits."""
-    interior = interior_form(sizes, available_bytes)
-    quick = sizes.componentwise or interior_flops(sizes) <= _QUICK
-    if interior is not None and quick:
-        return interior
-    features, tiles = feature_bytes(sizes), tile_bytes(sizes)
+    """The interior point if it fits and costs no more than epochs; else the cheaper of features and tiles that fits."""
+    interior, by_interior = interior_form(sizes, available_bytes), interior_flops(sizes)
+    features, streamed, tiles = feature_bytes(sizes), streamed_bytes(sizes), tile_bytes(sizes)
     gram, store = kept_bytes(sizes), max(0, available_bytes - tiles)
     kept = tiles <= available_bytes and gram <= store + disk_bytes
-    by_features, by_tiles = feature_flops(sizes), tile_flops(sizes, kept)
-    why = "the interior point does not fit" if quick else f"{sizes.largest} samples of a class are many"
+    by_features, by_tiles = inner_flops(sizes, "features"), _by_turns(sizes, tile_flops(sizes, kept))
+    cheap = by_interior <= max(min(by_features, by_tiles), _QUICK)
+    if interior is not None and (sizes.componentwise or cheap):
+        return interior
+    why = "the interior point does not fit" if interior is None else f"{sizes.largest} samples of a class are many"
     costs = f"{by_features:.1e} multiply-adds on features, {by_tiles:.1e} on tiles"
-    if features <= available_bytes and by_features <= by_tiles:
+    if by_features <= by_tiles and features <= available_bytes:
         return Choice("features", features, f"{why}; {costs}")
+    if by_features <= by_tiles and streamed <= available_bytes and not sizes.componentwise:
+        return Choice("streamed", streamed, f"{why}, nor do all bumps; {costs}")
     if interior is not None and not kept:
         return interior
     return Choice("tiles", tiles + min(store, gram), f"{why}; {costs}{'' if kept else ', which do not fit the store'}")

@@ -18,10 +18,11 @@ from typing import Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.mkl.ascent import with_a_share
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.restricted import Objective, Solution
 
-__all__ = ["JointSolver", "free_samples_mkl", "with_a_share"]
+__all__ = ["JointSolver", "free_samples_mkl"]
 
 
 _HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
@@ -32,7 +33,7 @@ _NEAR = 0.05  # gap below which a solution is near, if that is not less than wha
 _PATIENCE = 8  # steps in which less is gained than a hundredth of the gap
 _MOST_FREE = 5000  # of a class at a time: the time of a step is the cube of it
 _FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
-_SHARE = 0.05  # of the weight, for kernels that have none
+_SHARE = 0.05  # of the weight, for kernels that have none: samples that they reach are not held as if they did not
 _BACK = 3.0  # by which a step that is too long is divided
 _FARTHEST, _SHORTEST = 0.95, 0.01  # parts of a step
 
@@ -75,7 +76,7 @@ def free_samples_mkl(
 
     Before each step `go_on` is asked, with masks of the free samples; if not, what was reached stands.
     """
-    now = oracle.evaluate(with_a_share(weights), max(_SVM_TOL, tol), _LEAST_EPOCHS)
+    now = oracle.evaluate(with_a_share(weights, _SHARE), max(_SVM_TOL, tol), _LEAST_EPOCHS)
     best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
     rng = np.random.default_rng(0)
     known, free, length, steps, idle = now.objective, _not_held(now), 1.0, 0, 0
@@ -111,18 +112,6 @@ def free_samples_mkl(
     if best is None or best.objective.gap > tol:
         best = min(best or now, now, key=_gap)
     return Solution(best.weights, np.concatenate(best.duals), best.objective, steps)
-
-
-def with_a_share(weights: Array, share: float = _SHARE) -> Array:
-    """Weights of which kernels without one get a share: samples that matter to these are not held as if they did not.
-
-    A kernel that reaches few samples is large there. Had it no weight, all of these would be at C for it to answer to,
-    and held at C, though the least weight of it would set them free.
-    """
-    new = weights <= 0.0
-    if not new.any() or new.all():
-        return np.where(new, 1.0 / len(weights), weights / max(weights.sum(), np.finfo(float).tiny))
-    return np.where(new, share / np.count_nonzero(new), (1.0 - share) * weights / weights.sum())
 
 
 def _step_back(oracle: Oracle, step: _Step, length: float, tol: float) -> tuple[Evaluation | None, float]:

@@ -19,25 +19,29 @@ from mllkm_scale.gram.store import TileStatistics, TileStore
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.kernels.locally_linear import ComponentKernels
 from mllkm_scale.mkl.alternating import alternating_mkl
+from mllkm_scale.mkl.ascent import ClassSamples, joint_ascent, with_a_share
 from mllkm_scale.mkl.forms import (
-    START_EPOCHS,
+    FIRST_ORDER,
+    FIRST_ORDER_TOL,
     THREADS,
     Choice,
     InnerSizes,
     choose_form,
+    feature_bytes,
+    feature_flops,
+    flops_after_epochs,
     inner_flops,
     interior_flops,
     interior_form,
-    starts_by_svms,
     threads_that_fit,
     tile_bytes,
 )
-from mllkm_scale.mkl.free_samples import free_samples_mkl, with_a_share
+from mllkm_scale.mkl.free_samples import free_samples_mkl
 from mllkm_scale.mkl.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution, WorkingSets
 from mllkm_scale.solver.box import Box
-from mllkm_scale.solver.feature_svm import FeatureSVM
+from mllkm_scale.solver.feature_svm import FeatureSVM, samples_on_features
 from mllkm_scale.solver.svm import SVM, EpochLimits, SVMSolution
 from mllkm_scale.solver.tiled_svm import TiledSVM
 
@@ -46,7 +50,6 @@ __all__ = ["InnerMKL"]
 _BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
 _NEW_SHARE = 0.2  # of the weight, that new kernels get in all before the interior point starts
 _LITTLE = 0.05  # of the memory: the reserve of the plan has room for it, and trimming a large heap takes long
-_FIRST_ORDER_TOL = 1e-3  # SVMs that are solved for it are solved in single precision, as their memory was counted
 
 
 @dataclass
@@ -68,14 +71,25 @@ class InnerMKL:
         """The solution to the relative gap `tol`, in the form that is chosen for these sizes."""
         choice = self.choose(self.sizes(sets, tol))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
-        solve = self.interior_point if choice.form in ("dense", "lean") else self.alternate
         if choice.bytes < _LITTLE * self.available_bytes:
-            return solve(choice, sets, tol)
+            return self.solve(choice, sets, tol)
         give_back()
         try:
-            return solve(choice, sets, tol)
+            return self.solve(choice, sets, tol)
         finally:
             give_back()
+
+    def solve(self, choice: Choice, sets: WorkingSets, tol: float) -> Solution:
+        """Epochs while these are likely to arrive for less than what follows them: the form that is chosen."""
+        sizes, first_order = self.sizes(sets, tol), choice.form in FIRST_ORDER
+        if first_order or feature_bytes(sizes) <= choice.bytes:
+            most_epochs = flops_after_epochs(sizes, choice.form) / feature_flops(sizes, 1)
+            found = self.ascend(choice, sets, tol, most_epochs)
+            if found.objective.gap <= tol:
+                return found
+            sets = sets.near(found)
+        follow = self.interior_point if choice.form in ("dense", "lean") else self.alternate
+        return follow(choice, sets, tol)
 
     def flops(self, sets: WorkingSets) -> float:
         """Multiply-adds of a call, roughly."""
@@ -104,8 +118,6 @@ class InnerMKL:
     ) -> Solution:
         """Weights and duals together, in the dense or the lean form; other samples may be held."""
         sizes = self.sizes(sets, tol)
-        if held is None and starts_by_svms(sizes, choice):
-            sets = self.near_balance(sets)
         near = sets.weights, np.concatenate(sets.duals)
         with self.threads.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as threads:
             blocks = threads.run(lambda k: self.block(choice, sets, k), range(len(sets.rows)))
@@ -118,24 +130,28 @@ class InnerMKL:
                 solution = interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
         return solution
 
-    def near_balance(self, sets: WorkingSets) -> WorkingSets:
-        """The same problem with a share of the weights on new kernels, and with duals that answer to these.
+    def ascend(self, choice: Choice, sets: WorkingSets, tol: float, most_epochs: float) -> Solution:
+        """Epochs of SDCA with weights that follow (`ascent`).
 
-        New kernels violate: for the duals of before, which know nothing of them, their forms are far above the others,
-        and the interior point needs many short steps to get around that. Some epochs of SDCA bring them down. Duals
-        that need not be shortened, sum alpha >= max q, are near enough as they are.
+        Kernels that are new get a share of the weight: for the duals of before, which know nothing of them, their forms
+        are far above the others, and the interior point would need many short steps to get around that.
         """
+        dtype = np.float32 if tol >= FIRST_ORDER_TOL else np.float64
         weights = with_a_share(sets.weights, _NEW_SHARE)
-        limits = EpochLimits(_FIRST_ORDER_TOL, START_EPOCHS)
-        starts, classes = clipped(sets), range(len(sets.rows))
+        starts, boxes, keep = clipped(sets), sets.boxes, choice.form != "streamed"
+
         with self.threads.at_most(THREADS) as threads:
-            forms = np.sum(threads.run(lambda k: self.forms(sets, k, starts[k]), classes), axis=0)
-            if 0.0 < forms.max() <= sum(float(duals.sum()) for duals in starts):
-                return sets
-            svms = self.svms(sets, None)
-            found = threads.run(lambda k: svms[k].solve(weights, starts[k], limits).duals, classes)
-        self.poll()
-        return replace(sets, weights=weights, duals=found)
+            alone = Threads()
+            by_class, within = (threads, alone) if len(boxes) > 1 else (alone, threads)
+
+            def samples(k: int) -> ClassSamples:
+                X, signs = self.data.rows(sets.rows[k]), self.signs[sets.rows[k], k]
+                own = weights, X, signs, boxes[k], starts[k], dtype, within
+                return samples_on_features(sets.kernels, *own, keep=keep)
+
+            classes = by_class.run(samples, range(len(boxes)))
+            limits = tol, most_epochs, self.seed
+            return joint_ascent(classes, boxes, weights, *limits, by_class, self.poll)
 
     def fits(self, sizes: InnerSizes) -> bool:
         """Whether there is memory for the interior point."""
@@ -173,13 +189,15 @@ class InnerMKL:
             def joint(weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None:
                 return self.solve_free(sets, weights, duals, free, tol)
 
-            oracle = Oracle(self.svms(sets, store), partial(self.forms, sets), threads=threads)
+            oracle = Oracle(
+                self.svms(sets, store, keep=choice.form != "streamed"), partial(self.forms, sets), threads=threads
+            )
             oracle.duals = clipped(sets)
             solution = free_samples_mkl(oracle, joint, sets.weights, tol, poll=self.poll, go_on=go_on)
             if solution.objective.gap <= tol or (solution.steps and whole is None):
                 return solution
             if whole is None:
-                return alternating_mkl(oracle, solution.weights, max(tol, _FIRST_ORDER_TOL), poll=self.poll)
+                return alternating_mkl(oracle, solution.weights, max(tol, FIRST_ORDER_TOL), poll=self.poll)
         return self.interior_point(whole, sets.near(solution), tol)
 
     def forms(self, sets: WorkingSets, k: int, duals: Array) -> Array:
@@ -188,9 +206,9 @@ class InnerMKL:
         used = np.flatnonzero(duals)
         return sets.kernels.quadratic_forms(*self.signed(sets.rows[k][used], k, duals[used]))
 
-    def svms(self, sets: WorkingSets, store: TileStore | None) -> list[SVM]:
-        """The SVM of each class on explicit features, or on tiles of a store."""
-        return [_ClassSVM(self, sets, k, store) for k in range(len(sets.rows))]
+    def svms(self, sets: WorkingSets, store: TileStore | None, *, keep: bool) -> list[SVM]:
+        """The SVM of each class on explicit features, whose bumps may be kept, or on tiles of a store."""
+        return [_ClassSVM(self, sets, k, store, keep) for k in range(len(sets.rows))]
 
     def solve_free(
         self, sets: WorkingSets, weights: Array, duals: list[Array], free: list[Array], tol: float
@@ -236,6 +254,7 @@ class _ClassSVM:
     sets: WorkingSets
     number: int
     store: TileStore | None
+    keep: bool
     signs: Array = field(init=False)
     box: Box = field(init=False)
 
@@ -247,7 +266,7 @@ class _ClassSVM:
         kernels, key = self.sets.kernels, (self.inner.seed, self.number)
         X = self.inner.rows_of(self.sets.rows[self.number])
         if self.store is None:
-            return FeatureSVM(kernels, X, self.signs, self.box, key).solve(weights, duals, limits)
+            return FeatureSVM(kernels, X, self.signs, self.box, key, keep=self.keep).solve(weights, duals, limits)
         svm = TiledSVM(kernels, X, self.signs, self.box, self.store, f"class {self.number}", key)
         try:
             return svm.solve(weights, duals, limits)

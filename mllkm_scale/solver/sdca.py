@@ -49,19 +49,26 @@ def sdca_epoch(gram: Array, signs: Array, upper: Array, order: Array, duals: Arr
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def sdca_epoch_features(
-    features: Array, diagonal: Array, signs: Array, upper: Array, order: Array, duals: Array, w: Array
+    features: Array,
+    columns: Array,
+    diagonal: Array,
+    signs: Array,
+    upper: Array,
+    order: Array,
+    duals: Array,
+    sums: Array,
 ) -> float:
-    """One epoch on explicit features (n, p) that include the kernel weights; w = sum_i alpha_i y_i phi_i."""
+    """One epoch on explicit features (n, p), whose columns have weights; sums = sum_i alpha_i y_i phi_i."""
     worst = 0.0
     for i in order:
         output = 0.0
-        for p in range(len(w)):
-            output += features[i, p] * w[p]
+        for p in range(len(sums)):
+            output += features[i, p] * columns[p] * sums[p]
         new, violation = step(output, signs[i], duals[i], diagonal[i], upper[i])
         worst = max(worst, violation)
         change = (new - duals[i]) * signs[i]
         if change != 0.0:
             duals[i] = new
-            for p in range(len(w)):
-                w[p] += change * features[i, p]
+            for p in range(len(sums)):
+                sums[p] += change * features[i, p]
     return worst

@@ -21,7 +21,7 @@ from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.newton import newton_finish, relative_gap
 from mllkm_scale.solver.sdca import epoch_orders, sdca_epoch
 
-__all__ = ["SVM", "DenseSVM", "EpochLimits", "SVMSolution", "run_epochs"]
+__all__ = ["SVM", "DenseSVM", "EpochLimits", "SVMSolution", "resting", "run_epochs"]
 
 _CHECK_EVERY = 5  # epochs between two evaluations of the gap
 _FAR = 0.2  # beyond the margin: samples at a bound that are not visited until the next evaluation
@@ -76,10 +76,15 @@ def run_epochs(
         if (gap <= limits.tol and done >= limits.least) or done >= limits.most:
             return SVMSolution(duals.copy(), margins, gap, done)
         count = min(_CHECK_EVERY, limits.most - done)
-        resting = ((duals <= 0.0) & (margins > 1.0 + _FAR)) | ((duals >= upper) & (margins < 1.0 - _FAR))
+        rest = resting(duals, margins, upper)
         for order in epoch_orders(n, count, *key, done):
-            epoch(order[~resting[order]])
+            epoch(order[~rest[order]])
         done += count
+
+
+def resting(duals: Array, margins: Array, upper: Array) -> Array:
+    """Mask of the samples at a bound, on the right side of it by far, which epochs need not visit."""
+    return np.asarray(((duals <= 0.0) & (margins > 1.0 + _FAR)) | ((duals >= upper) & (margins < 1.0 - _FAR)))
 
 
 class DenseSVM:

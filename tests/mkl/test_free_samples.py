@@ -58,7 +58,7 @@ def test_a_step_that_goes_too_far_is_taken_back_to_where_p_is_lower(noisy):
     """Away from the optimum all the way raises P, as a little of it does; past a poor start, a part lowers it."""
     inner, sets, _ = noisy
     best = inner.alternate(Choice("features", 0, ""), sets, 1e-6)
-    svm, rows = inner.svms(sets, None)[0], sets.rows[0]
+    svm, rows = inner.svms(sets, None, keep=True)[0], sets.rows[0]
 
     def forms(_, duals):
         return sets.kernels.quadratic_forms(*inner.signed(rows, 0, duals))

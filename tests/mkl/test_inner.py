@@ -173,7 +173,7 @@ def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
 
 def test_features_are_chosen_when_they_are_few_and_the_samples_many():
     assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
-    assert choose_form(InnerSizes([8000], 300, 9000, False), 10**11).form == "tiles"
+    assert choose_form(InnerSizes([20_000], 300, 9000, False), 10**11).form == "tiles"
 
 
 def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():

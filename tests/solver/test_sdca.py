@@ -54,7 +54,7 @@ def test_an_epoch_on_features_is_that_on_their_gram(samples, start):
     expected = start
     for order in epoch_orders(25, 4, 3):
         expected, worst = epoch_by_numpy(K, y, order, expected)
-        violation = sdca_epoch_features(X, np.diag(K).copy(), y, C, order, duals, w)
+        violation = sdca_epoch_features(X, np.ones(X.shape[1]), np.diag(K).copy(), y, C, order, duals, w)
         assert violation == pytest.approx(worst, rel=1e-8)
         np.testing.assert_allclose(duals, expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(w, (duals * y) @ X, rtol=1e-8, atol=1e-10)
@@ -91,7 +91,7 @@ def test_the_dual_of_a_sample_that_no_kernel_reaches_goes_to_the_bound():
     assert duals.tolist() == [0.5, 0.4]
     phi = np.array([[np.sqrt(2.0)], [0.0]])
     duals, w = np.zeros(2), np.zeros(1)
-    sdca_epoch_features(phi, np.diag(K).copy(), y, bounds, order, duals, w)
+    sdca_epoch_features(phi, np.ones(phi.shape[1]), np.diag(K).copy(), y, bounds, order, duals, w)
     np.testing.assert_allclose(duals, [0.5, 0.4])
 
 

@@ -1,0 +1,161 @@
+"""First-order MKL on many samples: a few epochs of SDCA on every class, then weights in closed form, again and again.
+
+    max over alpha  sum alpha - 1/2 sum_m beta_m q_m(alpha)      an epoch after the other, whatever beta is
+    beta_m ~ beta_m (q_m / max q)^(omega / 2)                    omega = 1: the minimum for the w_m of these duals
+
+The SVMs are never solved for weights that will change, so that weights cost nothing: P and D come as near as those of
+one SVM with the final weights do in the same epochs. An epoch is three matrix products of the size of the features
+(`solver.local_blocks`), where a step of the interior point is a product and a factor of samples x samples. From a point
+that is near, gaps of some percent take fewer epochs than one such step costs, and samples at C cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.threads import Threads
+from mllkm_scale.mkl.certificate import Objective, primal_value, proof_of
+from mllkm_scale.mkl.restricted import Solution
+from mllkm_scale.solver.box import Box
+from mllkm_scale.solver.sdca import epoch_orders
+from mllkm_scale.solver.svm import resting
+
+__all__ = ["EPOCHS", "ClassSamples", "joint_ascent", "reweighed", "with_a_share"]
+
+
+EPOCHS = 3
+"""Epochs of SDCA between two sets of weights."""
+OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
+_SMALLEST = 1e-9  # of the largest weight: it can come back
+_SHARES = 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4  # of the largest weight: those below it go, if the gap allows
+_SURELY = 0.1  # of the epochs that are allowed, before which progress is not judged
+_TINY = 1e-12
+
+
+class ClassSamples(Protocol):
+    """The samples of one class on explicit features; duals change in place."""
+
+    duals: Array
+
+    def reweigh(self, weights: Array) -> None: ...
+
+    def epoch(self, order: Array) -> None: ...
+
+    def margins(self) -> Array: ...
+
+    def forms(self) -> Array: ...
+
+
+def joint_ascent(
+    classes: Sequence[ClassSamples],
+    boxes: Sequence[Box],
+    weights: Array,
+    tol: float,
+    most_epochs: float,
+    seed: int = 0,
+    threads: Threads | None = None,
+    poll: Callable[[], None] = lambda: None,
+) -> Solution:
+    """Ascend from positive weights and the duals of the classes until the gap is `tol`, or progress is slow.
+
+    The best point seen is returned. D is that of the duals, shortened to their best multiple.
+    """
+    threads = threads or Threads()
+    best: Solution | None = None
+    distances: list[float] = []
+    epochs = 0
+    while True:
+        poll()
+        margins = threads.run(lambda c: c.margins(), classes)
+        forms = np.sum([c.forms() for c in classes], axis=0)
+        now = Solution(weights, _joined(classes), _objective(classes, boxes, weights, forms, margins), epochs)
+        if best is None:
+            best, known = now, now.objective
+        best = min(best, now, key=lambda solution: solution.objective.gap)
+        known = Objective(min(known.primal, now.objective.primal), max(known.dual, now.objective.dual))
+        distances.append(_distance(known.gap))
+        to_go = _epochs_to_go(distances, tol) if epochs > _SURELY * most_epochs else 0.0
+        if now.objective.gap <= tol or max(epochs, to_go) > most_epochs:
+            break
+        weights = reweighed(weights, forms)
+
+        def advance(k: int, weights: Array = weights, margins: list[Array] = margins, epochs: int = epochs) -> None:
+            samples, rest = classes[k], resting(classes[k].duals, margins[k], boxes[k].upper)
+            samples.reweigh(weights)
+            for order in epoch_orders(len(rest), EPOCHS, seed, k, epochs):
+                samples.epoch(order[~rest[order]])
+
+        threads.run(advance, range(len(classes)))
+        epochs += EPOCHS
+    return _pruned(classes, boxes, now, forms, tol, threads) if now.objective.gap <= tol else best
+
+
+def reweighed(weights: Array, forms: Array) -> Array:
+    """Positive weights in closed form, beyond it by the over-relaxation."""
+    if forms.max() > 0.0:  # duals of zero say nothing
+        weights = weights * (forms / forms.max()) ** (0.5 * OVER_RELAXATION)
+    weights = np.maximum(weights, _SMALLEST * weights.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _distance(gap: float) -> float:
+    """log(P / D - 1), which falls by about as much in every epoch, whether D is near zero or near P."""
+    return float(np.log(max(gap, _TINY) / max(1.0 - gap, _TINY)))
+
+
+def _epochs_to_go(distances: Sequence[float], tol: float) -> float:
+    """How many epochs will follow, if progress stays what it was over the second half of those that were."""
+    looked_at = len(distances) // 2
+    rate = (distances[-1 - looked_at] - distances[-1]) / max(1, looked_at)
+    return max(1.0, (distances[-1] - _distance(tol)) / rate) * EPOCHS if rate > 0.0 else np.inf
+
+
+def _pruned(
+    classes: Sequence[ClassSamples],
+    boxes: Sequence[Box],
+    solution: Solution,
+    forms: Array,
+    tol: float,
+    threads: Threads,
+) -> Solution:
+    """The solution without its smallest weights: as many as the tolerance allows."""
+    if solution.objective.gap > tol:
+        return solution
+    for share in _SHARES:
+        weights = np.where(solution.weights < share * solution.weights.max(), 0.0, solution.weights)
+        weights /= weights.sum()
+        for samples in classes:
+            samples.reweigh(weights)
+        margins = threads.run(lambda c: c.margins(), classes)
+        objective = _objective(classes, boxes, weights, forms, margins)
+        if objective.gap <= tol:
+            return Solution(weights, solution.duals, objective, solution.steps)
+    return solution
+
+
+def _joined(classes: Sequence[ClassSamples]) -> Array:
+    return np.concatenate([c.duals for c in classes])
+
+
+def _objective(
+    classes: Sequence[ClassSamples], boxes: Sequence[Box], weights: Array, forms: Array, margins: Sequence[Array]
+) -> Objective:
+    """P of the machine of these weights and duals, and D of these duals."""
+    loss = sum(box.loss(part) for box, part in zip(boxes, margins, strict=True))
+    return Objective(primal_value(weights, forms, loss), proof_of(_joined(classes), float(forms.max())).dual)
+
+
+def with_a_share(weights: Array, share: float) -> Array:
+    """Weights of which kernels without one get a share in all: without it they could not get any.
+
+    A kernel that reaches few samples is large there. Had it no weight, all of these would be at C for it to answer to,
+    though the least weight of it would set them free.
+    """
+    new = weights <= 0.0
+    if not new.any() or new.all():
+        return np.where(new, 1.0 / len(weights), weights / max(weights.sum(), np.finfo(float).tiny))
+    return np.where(new, share / np.count_nonzero(new), (1.0 - share) * weights / weights.sum())
