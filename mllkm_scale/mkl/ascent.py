@@ -1,17 +1,18 @@
-"""First-order MKL on many samples: a few epochs of SDCA on every class, then weights in closed form, again and again.
+"""First-order MKL on many samples: an epoch of SDCA on every class, then weights in closed form, again and again.
 
     max over alpha  sum alpha - 1/2 sum_m beta_m q_m(alpha)      an epoch after the other, whatever beta is
-    beta_m ~ beta_m (q_m / max q)^(omega / 2)                    omega = 1: the minimum for the w_m of these duals
+    beta_m ~ beta_m q_m^(omega / 2)                              omega = 1: the minimum for the w_m of these duals
 
-The SVMs are never solved for weights that will change, so that weights cost nothing: P and D come as near as those of
-one SVM with the final weights do in the same epochs. An epoch is three matrix products of the size of the features
-(`solver.local_blocks`), where a step of the interior point is a product and a factor of samples x samples. From a point
-that is near, gaps of some percent take fewer epochs than one such step costs, and samples at C cost nothing.
+The forms q are by-products of an epoch. SVMs are never solved for weights that will change, so that weights cost
+nothing: P and D come as near as those of one SVM with the final weights do in the same epochs. An epoch is three matrix
+products of the size of the features (`solver.local_blocks`), where a step of the interior point makes and factors
+matrices of samples x samples. Samples at C cost nothing while they rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -24,15 +25,16 @@ from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.sdca import epoch_orders
 from mllkm_scale.solver.svm import resting
 
-__all__ = ["EPOCHS", "ClassSamples", "joint_ascent", "reweighed", "with_a_share"]
+__all__ = ["ClassSamples", "joint_ascent", "reweighed", "with_a_share"]
 
 
-EPOCHS = 3
-"""Epochs of SDCA between two sets of weights."""
+_EPOCHS = 3  # between two passes for the margins, which take half the time of an epoch
+_LIFTED = 0.1  # of an equal share, at most, for kernels that should have more
 OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
 _SMALLEST = 1e-9  # of the largest weight: it can come back
 _SHARES = 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4  # of the largest weight: those below it go, if the gap allows
-_SURELY = 0.1  # of the epochs that are allowed, before which progress is not judged
+_SURELY = 0.25  # of the epochs that may be to go, before which progress is not judged
+_TIMES = 4  # of them, in all: progress that always promises to arrive
 _TINY = 1e-12
 
 
@@ -60,9 +62,10 @@ def joint_ascent(
     threads: Threads | None = None,
     poll: Callable[[], None] = lambda: None,
 ) -> Solution:
-    """Ascend from positive weights and the duals of the classes until the gap is `tol`, or progress is slow.
+    """Ascend from positive weights and the duals of the classes until the gap is `tol`, or `most_epochs` would not do.
 
-    The best point seen is returned. D is that of the duals, shortened to their best multiple.
+    That is, if by the progress so far more epochs than these are still to go. The best point seen is returned. D is
+    that of the duals, shortened to their best multiple.
     """
     threads = threads or Threads()
     best: Solution | None = None
@@ -79,25 +82,37 @@ def joint_ascent(
         known = Objective(min(known.primal, now.objective.primal), max(known.dual, now.objective.dual))
         distances.append(_distance(known.gap))
         to_go = _epochs_to_go(distances, tol) if epochs > _SURELY * most_epochs else 0.0
-        if now.objective.gap <= tol or max(epochs, to_go) > most_epochs:
+        if now.objective.gap <= tol or max(to_go, epochs / _TIMES) > most_epochs:
             break
-        weights = reweighed(weights, forms)
+        rests = [resting(c.duals, part, box.upper) for c, part, box in zip(classes, margins, boxes, strict=True)]
+        for _ in range(_EPOCHS):
+            weights = reweighed(weights, forms)
 
-        def advance(k: int, weights: Array = weights, margins: list[Array] = margins, epochs: int = epochs) -> None:
-            samples, rest = classes[k], resting(classes[k].duals, margins[k], boxes[k].upper)
-            samples.reweigh(weights)
-            for order in epoch_orders(len(rest), EPOCHS, seed, k, epochs):
-                samples.epoch(order[~rest[order]])
-
-        threads.run(advance, range(len(classes)))
-        epochs += EPOCHS
+            threads.run(partial(_advance, weights, (seed, epochs)), enumerate(zip(classes, rests, strict=True)))
+            forms = np.sum([c.forms() for c in classes], axis=0)
+            epochs += 1
     return _pruned(classes, boxes, now, forms, tol, threads) if now.objective.gap <= tol else best
 
 
+def _advance(weights: Array, key: tuple[int, int], task: tuple[int, tuple[ClassSamples, Array]]) -> None:
+    """An epoch of one class over the samples that do not rest."""
+    (seed, epochs), (number, (samples, rests)) = key, task
+    samples.reweigh(weights)
+    order = epoch_orders(len(rests), 1, seed, number, epochs)[0]
+    samples.epoch(order[~rests[order]])
+
+
 def reweighed(weights: Array, forms: Array) -> Array:
-    """Positive weights in closed form, beyond it by the over-relaxation."""
-    if forms.max() > 0.0:  # duals of zero say nothing
-        weights = weights * (forms / forms.max()) ** (0.5 * OVER_RELAXATION)
+    """Positive weights (their sum is 1) in closed form, beyond it by the over-relaxation.
+
+    Those of kernels with more than the mean form grow by a factor only, and the largest q, and D with it, would wait
+    for the smallest. So they have a share at least, by how much their form is more.
+    """
+    mean = float(weights @ forms)
+    if mean > 0.0:  # duals of zero say nothing
+        weights = weights * (forms / mean) ** (0.5 * OVER_RELAXATION)
+        weights /= weights.sum()
+        weights = np.maximum(weights, np.minimum(forms / mean - 1.0, _LIFTED) / len(weights))
     weights = np.maximum(weights, _SMALLEST * weights.max())
     return np.asarray(weights / weights.sum())
 
@@ -111,7 +126,7 @@ def _epochs_to_go(distances: Sequence[float], tol: float) -> float:
     """How many epochs will follow, if progress stays what it was over the second half of those that were."""
     looked_at = len(distances) // 2
     rate = (distances[-1 - looked_at] - distances[-1]) / max(1, looked_at)
-    return max(1.0, (distances[-1] - _distance(tol)) / rate) * EPOCHS if rate > 0.0 else np.inf
+    return max(1.0, (distances[-1] - _distance(tol)) / rate) * _EPOCHS if rate > 0.0 else np.inf
 
 
 def _pruned(

@@ -19,7 +19,7 @@ from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
 from mllkm_scale.mkl.factors import PANEL
 from mllkm_scale.mkl.restricted import ROWS
-from mllkm_scale.solver.local_blocks import AHEAD_ROWS, PASS_ROWS
+from mllkm_scale.solver.local_blocks import AHEAD_ROWS, BLOCK_ROWS, PASS_ROWS
 
 __all__ = [
     "COLUMN_TOL",
@@ -50,7 +50,9 @@ _QUICK = 3e11  # multiply-adds of the interior point up to which no samples are 
 _VECTORS = 8  # sets of vectors of every class: of the point, its direction, and products in the making
 _DOUBLE = 2.0  # multiply-adds in single precision that take the time of one in double precision
 _STEPS = 10  # of the interior point, as seen
-_SMALL = 2.5  # multiply-adds of large products that take the time of one in the small products of a block
+_PRODUCTS = 16  # of a step, with the features or their transpose
+_SMALL = 2.0  # multiply-adds of large products that take the time of one in the small products of a block
+_CALLS = 5e4  # likewise, that take the time of what a sample costs beside its products
 _EPOCHS = 20  # of SDCA for one set of weights
 _ASCENT_EPOCHS = 60  # of SDCA whose weights follow, as seen
 _ALTERNATIONS = 3  # of SVMs and joint steps
@@ -190,8 +192,9 @@ def kept_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
 
 
 def feature_flops(sizes: InnerSizes, epochs: float = _EPOCHS) -> float:
-    """Multiply-adds of epochs on features: the products of a block with the sums and the anchors, which are small."""
-    return _SMALL * 3.0 * epochs * sum(sizes.working) * sizes.columns
+    """Multiply-adds of epochs on features: small products with sums, anchors and within a block, and calls."""
+    of_a_kernel = 2.0 * (sizes.features + 1) if sizes.componentwise else 3.0 * (sizes.features + 1) + 2.0 * BLOCK_ROWS
+    return epochs * sum(sizes.working) * (_CALLS + _SMALL * sizes.kernels * of_a_kernel)
 
 
 def tile_flops(sizes: InnerSizes, kept: bool) -> float:
@@ -208,22 +211,24 @@ def interior_flops(sizes: InnerSizes, share: float = 1.0) -> float:
 
 
 def sample_flops(sizes: InnerSizes, share: float = 1.0) -> float:
-    """Multiply-adds of a step that factors the side of the samples: Grams, factors, Y and Y'Y."""
+    """Multiply-adds of a step that factors the side of the samples: Grams, factors, Y and Y'Y; and products with N."""
     S = sizes.kernels
     gram = 0.5 * (sizes.features + 1) if sizes.componentwise else 1.5
     working = [share * w for w in sizes.working]
-    return sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
+    products = _DOUBLE * _PRODUCTS * sum(working) * sizes.columns
+    return products + sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
 
 
 def column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
     """Likewise for the side of the columns: S = I + G'G and its factor, Y and Y'Y, in double precision."""
     p, S = float(sizes.columns), sizes.kernels
-    return _DOUBLE * sum(p * p * (0.5 * share * w + p / 6.0 + 0.5 * S) + 0.5 * p * S * S for w in sizes.working)
+    factors = sum(p * p * (0.5 * share * w + p / 6.0 + 0.5 * S) + 0.5 * p * S * S for w in sizes.working)
+    return _DOUBLE * (factors + _PRODUCTS * share * sum(sizes.working) * p)
 
 
 def inner_flops(sizes: InnerSizes, form: str) -> float:
-    """Multiply-adds that solving takes, roughly: with as many steps as were seen."""
-    return feature_flops(sizes, _ASCENT_EPOCHS) if form in FIRST_ORDER else flops_after_epochs(sizes, form)
+    """Multiply-adds that solving takes, roughly: epochs, or the form that follows them if these are fewer."""
+    return min(feature_flops(sizes, _ASCENT_EPOCHS), flops_after_epochs(sizes, form))
 
 
 def flops_after_epochs(sizes: InnerSizes, form: str) -> float:
@@ -255,7 +260,7 @@ def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) ->
     features, streamed, tiles = feature_bytes(sizes), streamed_bytes(sizes), tile_bytes(sizes)
     gram, store = kept_bytes(sizes), max(0, available_bytes - tiles)
     kept = tiles <= available_bytes and gram <= store + disk_bytes
-    by_features, by_tiles = inner_flops(sizes, "features"), _by_turns(sizes, tile_flops(sizes, kept))
+    by_features, by_tiles = feature_flops(sizes, _ASCENT_EPOCHS), _by_turns(sizes, tile_flops(sizes, kept))
     cheap = by_interior <= max(min(by_features, by_tiles), _QUICK)
     if interior is not None and (sizes.componentwise or cheap):
         return interior

@@ -18,7 +18,8 @@ __all__ = ["Renewal"]
 
 
 LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
-_INNER, _INNER_LATE = 0.2, 0.05  # of the gap, to which it is solved next; and when few kernels were left to insert
+_INNER, _INNER_LATE = 0.2, 0.1  # of the gap, to which it is solved next; and when few kernels were left to insert
+_LEAST = 0.4  # of the tolerance, which is not solved to beyond it
 _SPARE = 0.3  # kernels of zero weight that stay, for each one with a weight
 _LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are no good choice
 _GROWTH = 3  # samples that join a working set, for each that is there: with 1 there are more rounds on the way
@@ -101,7 +102,7 @@ class Renewal:
 
         With a budget of kernels the gap stays wide, and says nothing about how exact a solution should be.
         """
-        least = 0.2 * self.settings.tol
+        least = _LEAST * self.settings.tol
         if state.over_budget:
             missing = np.count_nonzero((margins < 1.0) & ~state.working)
             return max(least, _ROUGHLY if missing > np.count_nonzero(state.working) else _NEARLY)

@@ -1,14 +1,16 @@
 """SDCA on the features sqrt(beta_m) H_im [x_i - c_m, sqrt(b)] of global kernels, block by block in matrix products.
 
-With E_im = H_im (<x_i, c_m> - h_m) and h_m = (|c_m|^2 + b) / 2, and the sums of all samples
+With the sums of all samples  v_m = sum_j a_j H_jm (x_j - c_m)  and  r_m = sum_j a_j H_jm,
 
-    v_m = sum_j a_j H_jm x_j,    r_m = sum_j a_j H_jm,    g_m = <c_m, v_m> = sum_j a_j E_jm + h_m r_m,
+    f(x_i) = <x_i, sum_m H_im beta_m v_m> + sum_m H_im beta_m (b r_m - <c_m, v_m>)
 
-f(x_i) = <x_i, sum_m beta_m H_im v_m> - sum_m E_im beta_m r_m + sum_m H_im beta_m (h_m r_m - g_m). The weights stand
-beside the sums, so other ones cost nothing, and the forms of all kernels are q_m = |v_m - r_m c_m|^2 + b r_m^2.
+is one product with the bumps. The weights stand beside the sums, so other ones cost nothing, and the forms of all
+kernels are q_m = |v_m|^2 + b r_m^2. The Gram matrix of a block takes E_im = H_im (<x_i, c_m> - (|c_m|^2 + b) / 2):
 
-What a block needs of its samples alone, E and their small Gram matrix, is made ahead by all threads. Then SDCA visits
-the samples of the block on that matrix, and three products with the sums and bumps follow. The steps equal those of an
+    K = X X' o (H beta H') - E beta H' - H beta E'
+
+What a block needs of its samples alone, bumps and that matrix, is made ahead by all threads. Then SDCA visits the
+samples of the block on it, and adds them to the sums. The steps equal those of an
 epoch that visits the samples one by one in the same order, for any number of threads. Bumps are kept, or made again
 wherever they are needed, which takes half as long again as the products.
 """
@@ -27,11 +29,12 @@ from mllkm_scale.kernels.locally_linear import GlobalKernels
 from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.sdca import step
 
-__all__ = ["AHEAD_ROWS", "PASS_ROWS", "LocalBlocks"]
+__all__ = ["AHEAD_ROWS", "BLOCK_ROWS", "PASS_ROWS", "LocalBlocks"]
 
 
-_BLOCK = 32  # samples: smaller ones cost calls, larger ones Grams
-AHEAD_ROWS = 8 * _BLOCK
+BLOCK_ROWS = 32
+"""Samples of a block: smaller ones cost calls, larger ones Grams."""
+AHEAD_ROWS = 8 * BLOCK_ROWS
 """Samples of a task that makes blocks ready."""
 PASS_ROWS = 1024
 """Samples at a time where nothing depends on their order."""
@@ -39,11 +42,10 @@ PASS_ROWS = 1024
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Of some samples: bumps H, E, rows with a one behind them, and Gram matrices of their blocks."""
+    """Of some samples: bumps, rows with a one behind them, and Gram matrices of their blocks."""
 
     at: Array
     H: Array
-    E: Array
     Z: Array
     grams: list[Array]
 
@@ -93,29 +95,27 @@ class LocalBlocks:
         tasks = [order[start : start + AHEAD_ROWS] for start in range(0, len(order), AHEAD_ROWS)]
         for ready in self._threads.map(self._prepare, tasks):
             for number, gram in enumerate(ready.grams):
-                block = slice(number * _BLOCK, (number + 1) * _BLOCK)
-                at, H, E, Z = ready.at[block], ready.H[block], ready.E[block], ready.Z[block]
+                block = slice(number * BLOCK_ROWS, (number + 1) * BLOCK_ROWS)
+                at, H, Z = ready.at[block], ready.H[block], ready.Z[block]
                 signs, before = self._signs[at], self.duals[at]
                 duals = before.copy()
-                _visit(gram, self._outputs(H, E, Z, *self._tables()), signs, self._upper[at], duals)
+                _visit(gram, self._outputs(H, Z, self._table()), signs, self._upper[at], duals)
                 self.duals[at] = duals
-                self._add((duals - before) * signs, H, E, Z)
+                self._add((duals - before) * signs, H, Z)
 
     def margins(self) -> Array:
         """y f(x) of all samples, from recomputed sums, so rounding does not accumulate over the epochs."""
         self._sum_up()
-        tables = self._tables()
+        table = self._table()
 
         def outputs(rows: slice) -> Array:
-            H, Z = self._bumps(rows), self._Z[rows]
-            return self._outputs(H, self._with_anchors(H, Z), Z, *tables)
+            return self._outputs(self._bumps(rows), self._Z[rows], table)
 
         return np.asarray(self._signs * np.concatenate(self._threads.run(outputs, _slices(len(self._Z)))))
 
     def forms(self) -> Array:
         """q_m of all kernels, by the sums."""
-        r = self._sums[:, -1].astype(np.float64)
-        V = self._sums[:, :-1] - r[:, None] * self._anchors
+        V, r = self._sums[:, :-1].astype(np.float64), self._sums[:, -1].astype(np.float64)
         return np.asarray(np.einsum("sd,sd->s", V, V) + self._bias * r * r)
 
     def _bumps(self, rows: Array | slice) -> Array:
@@ -126,51 +126,47 @@ class LocalBlocks:
 
     def _prepare(self, at: Array) -> _Prepared:
         H, Z = self._bumps(at), self._Z[at]
-        E = self._with_anchors(H, Z)
-        grams = []
-        for start in range(0, len(at), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            A, x = H[block] * self._weights, Z[block, :-1]
-            cross = E[block] @ A.T
-            grams.append((x @ x.T) * (H[block] @ A.T) - cross - cross.T)
-        return _Prepared(at, H, E, Z, grams)
-
-    def _with_anchors(self, H: Array, Z: Array) -> Array:
-        """E of some samples."""
         E: Array = Z[:, :-1] @ self._anchors.T
         E -= self._half
         E *= H
-        return E
+        grams = []
+        for start in range(0, len(at), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            A, x = H[block] * self._weights, Z[block, :-1]
+            cross = E[block] @ A.T
+            grams.append((x @ x.T) * (H[block] @ A.T) - cross - cross.T)
+        return _Prepared(at, H, Z, grams)
 
-    def _tables(self) -> tuple[Array, Array]:
-        """What bumps and E are multiplied by: beta [v, h r - g], and beta r."""
-        r = self._sums[:, -1]
+    def _table(self) -> Array:
+        """What bumps are multiplied by for f: beta [v, b r - <c, v>]."""
         table = self._sums * self._weights[:, None]
-        table[:, -1] = self._weights * (self._half * r - self._g)
-        return table, self._weights * r
+        table[:, -1] *= self._bias
+        table[:, -1] -= np.einsum("sd,sd->s", table[:, :-1], self._anchors)
+        return table
 
-    def _outputs(self, H: Array, E: Array, Z: Array, table: Array, masses: Array) -> Array:
+    def _outputs(self, H: Array, Z: Array, table: Array) -> Array:
         """f of some samples."""
-        return np.asarray(np.einsum("ij,ij->i", H @ table, Z) - E @ masses, dtype=np.float64)
+        return np.einsum("ij,ij->i", H @ table, Z).astype(np.float64)
 
-    def _add(self, mass: Array, H: Array, E: Array, Z: Array) -> None:
+    def _add(self, mass: Array, H: Array, Z: Array) -> None:
         """Add samples with signed duals `mass` to the sums."""
-        a = mass.astype(H.dtype)
-        more = H.T @ (Z * a[:, None])
+        more = H.T @ (Z * mass.astype(H.dtype)[:, None])
+        more[:, :-1] -= more[:, -1:] * self._anchors
         self._sums += more
-        self._g += a @ E + self._half * more[:, -1]
 
     def _sum_up(self) -> None:
         """Recompute the sums of all samples."""
         self._sums = np.zeros((len(self._kernels), self._Z.shape[1]), self._dtype)  # v_m and r_m
+        used = np.flatnonzero(self.duals)
         mass = (self.duals * self._signs).astype(self._dtype)
 
-        def part(rows: slice) -> Array:
+        def part(at: slice) -> Array:
+            rows = used[at]
             return np.asarray(self._bumps(rows).T @ (self._Z[rows] * mass[rows, None]))
 
-        for more in self._threads.map(part, _slices(len(mass))):
+        for more in self._threads.map(part, _slices(len(used))):
             self._sums += more
-        self._g = np.asarray(np.einsum("sd,sd->s", self._sums[:, :-1], self._anchors))
+        self._sums[:, :-1] -= self._sums[:, -1:] * self._anchors
 
 
 def _slices(n: int) -> list[slice]:

@@ -173,7 +173,8 @@ def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
 
 def test_features_are_chosen_when_they_are_few_and_the_samples_many():
     assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
-    assert choose_form(InnerSizes([20_000], 300, 9000, False), 10**11).form == "tiles"
+    many = InnerSizes([10_000], 300, 9000, False)
+    assert choose_form(many, lean_bytes(many) - 1, 10**12).form == "tiles"
 
 
 def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():
@@ -199,9 +200,9 @@ def test_component_wise_kernels_have_no_lean_form():
 
 
 def test_features_are_chosen_when_the_gram_fits_no_store():
-    sizes = InnerSizes([10_000], 300, 1000, False)
+    sizes = InnerSizes([10_000], 300, 9000, False)
     available = feature_bytes(sizes) + 10**6
-    assert available < 8 * 10_000**2
+    assert available < tile_bytes(sizes) + kept_bytes(sizes)
     assert choose_form(sizes, available).form == "features"
     assert choose_form(sizes, available, disk_bytes=10**11).form == "tiles"
 
@@ -225,8 +226,7 @@ def test_of_noisy_data_only_the_free_samples_are_solved_for(monkeypatch, compone
         return joint(self, sets, weights, duals, free, tol)
 
     monkeypatch.setattr(InnerMKL, "solve_free", counted)
-    monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice("features", 0, ""))
-    found = solve(InnerMKL(data, signs, 10**9), kernels, rows, 1e-4, C=0.05)
+    found = InnerMKL(data, signs, 10**9).alternate(Choice("features", 0, ""), sets_of(kernels, rows, C=0.05), 1e-4)
     assert found.objective.gap <= 1e-4
     assert exact.objective.dual <= found.objective.primal
     assert found.objective.dual <= exact.objective.primal

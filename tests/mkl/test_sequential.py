@@ -83,9 +83,13 @@ def test_a_training_that_lags_resumes_to_the_same_bits(tmp_path, real_data, over
     assert (tmp_path / "parts" / "model.mllkm").read_bytes() == (tmp_path / "whole" / "model.mllkm").read_bytes()
 
 
-def test_scans_lag_where_they_are_the_larger_part(real_data):
+QUICK_FLOPS = 2e7  # of solving, far below those of a scan
+
+
+def test_scans_lag_where_they_are_the_larger_part(real_data, monkeypatch):
     """Many anchors and few working samples: by arithmetic, not by the clock."""
     X, y = real_data("digits")
+    monkeypatch.setattr("mllkm_scale.mkl.inner.inner_flops", lambda *_: QUICK_FLOPS)
     few = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors="kmeans:5", n_jobs=1)
     many = train(Dataset.from_arrays(X[:200], y[:200] > 4), anchors=np.tile(X, (3, 1)), pricing="full", n_jobs=1)
     assert not any(event.lagged for event in few.history)
@@ -96,6 +100,7 @@ def test_scans_lag_where_they_are_the_larger_part(real_data):
 def test_pricing_by_shares_proves_the_same_optimum(real_data, overlap, monkeypatch):
     """Many anchors and few samples: rounds scan shares of them, and the last one all."""
     monkeypatch.setattr("mllkm_scale.mkl.state.Settings.n_candidates", lambda self, n_classes: 100)
+    monkeypatch.setattr("mllkm_scale.mkl.inner.inner_flops", lambda *_: QUICK_FLOPS)
     X, y = real_data("digits")
     data = Dataset.from_arrays(X[:200], y[:200] > 4)
     setting = {"anchors": np.tile(X, (2, 1)), "tol": 1e-3, "n_jobs": 1, "overlap": overlap}
