@@ -20,6 +20,7 @@ from mllkm_scale.mkl.forms import (
     inner_flops,
     kept_bytes,
     lean_bytes,
+    streamed_bytes,
     threads_that_fit,
     tile_bytes,
 )
@@ -171,10 +172,19 @@ def test_the_interior_point_is_chosen_when_it_fits_and_the_samples_are_few():
     assert choose_form(replace(many, componentwise=True), 10**12).form == "dense"
 
 
-def test_features_are_chosen_when_they_are_few_and_the_samples_many():
+def test_features_are_chosen_when_the_samples_are_many():
     assert choose_form(InnerSizes([50_000], 100, 10, False), 10**11).form == "features"
-    many = InnerSizes([10_000], 300, 9000, False)
-    assert choose_form(many, lean_bytes(many) - 1, 10**12).form == "tiles"
+    assert choose_form(InnerSizes([500], 100, 10, False), 10**11).form == "dense"
+
+
+def test_tiles_are_chosen_when_neither_features_nor_the_interior_point_fit():
+    whole = InnerSizes([10_000], 300, 90, True)
+    assert choose_form(whole, dense_bytes(whole)).form == "dense"
+    assert choose_form(whole, feature_bytes(whole)).form == "features"
+    assert choose_form(whole, feature_bytes(whole) - 1).form == "tiles"
+    long = InnerSizes([10_000], 300, 9000, False)
+    assert choose_form(long, streamed_bytes(long)).form == "streamed"
+    assert choose_form(long, streamed_bytes(long) - 1).form == "tiles"
 
 
 def test_the_lean_form_is_chosen_when_it_fits_and_the_dense_one_does_not():
@@ -197,14 +207,6 @@ def test_more_than_two_threads_work_at_once_only_where_memory_allows(need):
 def test_component_wise_kernels_have_no_lean_form():
     sizes = InnerSizes([2000] * 3, 300, 50, True)
     assert choose_form(sizes, dense_bytes(sizes) - 1).form in ("features", "tiles")
-
-
-def test_features_are_chosen_when_the_gram_fits_no_store():
-    sizes = InnerSizes([10_000], 300, 9000, False)
-    available = feature_bytes(sizes) + 10**6
-    assert available < tile_bytes(sizes) + kept_bytes(sizes)
-    assert choose_form(sizes, available).form == "features"
-    assert choose_form(sizes, available, disk_bytes=10**11).form == "tiles"
 
 
 @pytest.mark.parametrize("componentwise", [False, True])
