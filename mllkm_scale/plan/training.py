@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def inner(self) -> str:
-        """The expected form of the inner problem: "dense", "lean", "features" or "tiles"."""
+        """The expected form of the inner problem: "dense", "lean", "features", "streamed" or "tiles"."""
         return self.expected.form
 
     @property
