@@ -17,12 +17,6 @@ ROOT = Path(__file__).parents[2]
 FROM_CSV = "mllkm convert train.csv train.h5"
 
 
-@pytest.fixture(autouse=True)
-def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks have to run; how well their machines learn is for other tests."""
-    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 25)
-
-
 @pytest.fixture(scope="session")
 def csv_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """data.csv, train.csv, test.csv and new.csv, as docs/index.md describes them."""
