@@ -335,9 +335,26 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def out_of_core(result: Result) -> list[str]:
+    ran, slow, speed = result["training"], result["slow"], result["setting"]["mb_s"]
+    gb = {name: f"{ran[name] / 1e9:.2f} GB" for name in ("data_bytes", "limit_bytes", "group_peak_bytes", "peak_bytes")}
+    rows = [
+        ["rows, and their size", f"{ran['rows']:,}, {gb['data_bytes']}"],
+        ["limit of the process with the pages of its files", gb["limit_bytes"]],
+        ["peak memory of the process", gb["peak_bytes"]],
+        ["peak with the pages of files", f"{gb['group_peak_bytes']}, {ran['times_at_limit']:,} times at the limit"],
+        ["training", f"{ran['train_s']:.0f} s"],
+        [f"an epoch from storage of {float(speed):g} MB/s", f"{slow['epoch_s']:.1f} s"],
+        ["reading these rows alone", f"{slow['read_s']:.1f} s"],
+        ["learning these rows alone", f"{slow['learn_s']:.1f} s"],
+    ]
+    return table(["", ""], rows)
+
+
 SECTIONS: dict[str, Callable[[Result], list[str]]] = {
     "mnist8m": mnist8m,
     "passes": passes,
+    "out_of_core": out_of_core,
     "simulate": simulate,
     "learned": learned,
     "mnist": classification,
