@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -144,3 +145,22 @@ def test_bumps_are_kept_where_they_fit():
     assert choose_form(sizes, feature_bytes(sizes) - 1).form == "streamed"
     assert choose_form(sizes, streamed_bytes(sizes)).form == "streamed"
     assert streamed_bytes(sizes) < 0.5 * feature_bytes(sizes)
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+@pytest.mark.parametrize(("form", "arithmetic"), [("features", feature_bytes), ("streamed", streamed_bytes)])
+def test_the_arithmetic_bounds_what_epochs_allocate(form, arithmetic, n_classes):
+    rng = np.random.default_rng(0)
+    X, signs = rng.normal(size=(6000, 20)).astype(np.float32), rng.choice([-1.0, 1.0], size=(6000, n_classes))
+    kernels = Family("gaussian", False, 0.5).kernels(X[:200].astype(float), np.full(200, 0.02))
+    rows, starts = [np.arange(6000)] * n_classes, [np.zeros(6000)] * n_classes
+    sets = WorkingSets(kernels, np.full(200, 1 / 200), rows, starts, Box.of(0.1, 6000))
+    with Threads(2) as threads:
+        inner = InnerMKL(Dataset.from_arrays(X), signs, 10**9, threads=threads)
+        inner.ascend(Choice(form, 0, ""), sets, 0.3, 1)  # imports and compilation do not count
+        tracemalloc.start()
+        inner.ascend(Choice(form, 0, ""), sets, 0.05, 6)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    need = arithmetic(inner.sizes(sets, 0.05))
+    assert 0.3 * need < peak <= need
