@@ -319,6 +319,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--time-limit", type=float, default=600.0, help="seconds after which a master counts as hung")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that hosts and folders are removed
     arguments.rows = arguments.rows or ROWS[arguments.data]
     arrays = load(arguments.data)
     with tempfile.TemporaryDirectory() as folder:

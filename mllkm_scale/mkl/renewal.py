@@ -9,10 +9,10 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.grid import KernelGrid
-from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.margins import PrimalPass
 from mllkm_scale.mkl.pricing import DualPass
 from mllkm_scale.mkl.state import Settings, State
+from mllkm_scale.scan.diversity import diverse
 
 __all__ = ["Renewal"]
 

@@ -24,11 +24,11 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.labels import n_outputs, signs_of
-from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.online.active import ActiveKernels, sums_of
 from mllkm_scale.online.kept import KeptSamples, distinct_runs, latest_of_each
 from mllkm_scale.online.probing import Candidates, Probe, Probing
+from mllkm_scale.scan.diversity import diverse
 
 __all__ = ["BLOCK", "EPISODE", "OnlineMachine", "OnlineSettings"]
 

@@ -26,13 +26,13 @@ from dataclasses import replace
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.mkl.diversity import diverse
 from mllkm_scale.mkl.restricted import Objective
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.online.streamed_kernels.bounds import FrozenDuals, dual_bound
 from mllkm_scale.online.streamed_kernels.lists import Kernels
 from mllkm_scale.online.streamed_kernels.probe import KernelProbe
 from mllkm_scale.online.streamed_kernels.solver import MachineSolver, StreamedMachine, View
+from mllkm_scale.scan.diversity import diverse
 
 __all__ = ["Discarded", "StreamedMKL"]
 
