@@ -100,8 +100,8 @@ class Params:
     )
     max_bytes: str | int | None = parameter(
         None,
-        "bytes of constants that the model may have in integers on a device, such as 16kB, with 4 bits: features,"
-        " directions and kernels are chosen to fit",
+        "bytes of constants that the model may have in integers on a device, such as 16kB: features, directions,"
+        " kernels and bits are chosen to fit",
     )
     max_rounds: int | None = parameter(None, "largest number of rounds of the outer loop")
     time_limit: float | None = parameter(None, "seconds after which the current round is the last")

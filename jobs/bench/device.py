@@ -5,7 +5,7 @@
 
 Sizes are trained with max_bytes alone, whose settings are chosen on training rows: MNIST with ten classes, with digits
 0 to 4 against 5 to 9, and letter (the first 16,000 rows against the last 4,000). Test errors are those of the model and
-of its headers of 4 and of 8 bits; the latter takes more bytes. `families` trains all four maps, global and
+of its header, with the bits that the training has chosen. `families` trains all four maps, global and
 component-wise, on the first rows of MNIST, and exports them with 4, 8 and 16 bits. Every header is compiled by gcc and
 compared with Python on all test rows; boards (`boards.py`) count a row, where their emulators are. --page writes
 the table between the marks <!-- device --> and <!-- /device --> of the page, and --picture draws error against bytes.
@@ -34,7 +34,6 @@ from mllkm_scale import Dataset, Model, train
 from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.export import export_integer_c, integer_machine
 from mllkm_scale.kernels.maps import MAPS
-from mllkm_scale.plan.device import BITS
 
 SIZES = {
     "mnist10": ("8kB", "16kB", "32kB", "63kB", "84kB"),
@@ -112,13 +111,7 @@ def sized(name: str, size: str) -> dict[str, Any]:
     started = time.perf_counter()
     model = train(Dataset.from_arrays(X, y), max_bytes=size).model
     took = {"max_bytes": parse_bytes(size), "train_s": time.perf_counter() - started}
-    record = took | measured(model, X, X_test, y_test, BITS)
-    more = integer_machine(model, Dataset.from_arrays(X), 8)
-    codes = more.codes(more.preparation.inputs.quantise(X_test))
-    record["with_8_bits"] = {
-        "constant_bytes": more.constant_bytes,
-        "integer_error": float(np.mean(model.classes[codes] != y_test)),
-    }
+    record = took | measured(model, X, X_test, y_test)
     show(f"{TITLES[name]}, {size}", record)
     return record
 
@@ -149,7 +142,9 @@ def arrays(name: str) -> tuple[np.ndarray, ...]:
     return data["X"], y, data["X_test"], y_test
 
 
-def measured(model: Model, X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, bits: int) -> dict[str, Any]:
+def measured(
+    model: Model, X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, bits: int | None = None
+) -> dict[str, Any]:
     """Errors in floats and integers, bytes, whether C gives the integers of Python, and what boards count."""
     data = Dataset.from_arrays(X)
     machine = integer_machine(model, data, bits)
@@ -157,6 +152,7 @@ def measured(model: Model, X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray
     scores = machine.scores(U)
     codes = (scores[:, 0] > 0).astype(np.int64) if machine.n_scores == 1 else scores.argmax(axis=1)
     record: dict[str, Any] = {
+        "bits": machine.slope_bits,
         "kernels": machine.n_kernels,
         "directions": machine.n_features,
         "features": len(machine.preparation.columns),
@@ -202,6 +198,7 @@ def show(name: str, record: dict[str, Any]) -> None:
     same = {None: "", True: f", same integers in C on {record.get('rows')} rows", False: ", OTHER INTEGERS IN C"}
     print(
         f"{name}: {record['features']} features, {record['directions']} directions, {record['kernels']} kernels,"
+        f" {record['bits']} bits,"
         f" {format_bytes(record['constant_bytes'])}: error {100 * record['integer_error']:.2f} %"
         f" (floats {100 * record['error']:.2f} %){same[record.get('same_in_c')]}",
         *counted,
@@ -213,7 +210,7 @@ def show(name: str, record: dict[str, Any]) -> None:
 def page_lines(result: dict[str, Any]) -> list[str]:
     """A line a machine, with the figures that were published for as many bytes or more."""
     counts = [f"{board.name}, {board.unit} a row" for board in BOARDS]
-    sizes = ["bytes of constants", "features", "directions", "kernels", "error", "with 8 bits", "in floats"]
+    sizes = ["bytes of constants", "features", "directions", "kernels", "bits", "error", "in floats"]
     rows = []
     for name in SIZES:
         title, left = TITLES[name], dict(PUBLISHED[name])
@@ -223,10 +220,8 @@ def page_lines(result: dict[str, Any]) -> list[str]:
             said = [f"{who.split(',')[0]}, {left[who][0]:g} kB: {100 - left[who][1]:.2f} %" for who in near]
             left = {who: figures for who, figures in left.items() if who not in near}
             counted = [f"{one[b.name][b.unit]:,.0f}" if b.name in one else "" for b in BOARDS]
-            numbers = [str(one[key]) for key in ("features", "directions", "kernels")]
-            errors = [
-                f"{100 * e:.2f} %" for e in (one["integer_error"], one["with_8_bits"]["integer_error"], one["error"])
-            ]
+            numbers = [str(one[key]) for key in ("features", "directions", "kernels", "bits")]
+            errors = [f"{100 * one[key]:.2f} %" for key in ("integer_error", "error")]
             rows.append([title, f"{kilobytes:.1f} kB", *numbers, *errors, *counted, "; ".join(said)])
             title = ""
     return table(["data", *sizes, *counts, "published"], rows)

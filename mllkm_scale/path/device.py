@@ -19,7 +19,6 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.path.points import PathPoint, costs_of
 from mllkm_scale.path.training import PathResult, PathTraining, in_words
-from mllkm_scale.plan.device import BITS
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machines import Start
 from mllkm_scale.run.problem import fingerprint_of
@@ -70,8 +69,8 @@ class DevicePath(PathTraining):
                 stack.enter_context(run)
             result = self.training(params, run).run(dataset, resume=False)
             if run is not None:
-                export_integer_c(result.model, run.model.with_name(HEADER), dataset, BITS, overwrite=True)
-        machine = integer_machine(result.model, dataset, BITS)
+                export_integer_c(result.model, run.model.with_name(HEADER), dataset, overwrite=True)
+        machine = integer_machine(result.model, dataset)
         point = self.measured(result, machine, value, dataset, time.perf_counter() - started)
         if self.folder is not None:
             self.folder.keep(point, fingerprint, Start((), float(result.model.certificate.params["C"]), ()))

@@ -1,46 +1,53 @@
 """What a machine takes on a device, and which sizes fit into a number of bytes.
 
     projection   columns (weights + 2) + 5 directions          where a column is, and its shift
-    kernels      kernels (directions + 3 + outputs + outputs directions / 2)
+    kernels      kernels (directions + 3 + outputs + outputs directions bits / 8)
 
-in constants of 4 bits, as `export.integer` writes them: slopes have 4 bits, and so have weights where there are many
-columns; all else has 8. Without a projection, every column has a factor of 16 bits instead. Bumps of other maps than
-`squared` need a table.
+in constants of 4 or 8 bits, as `export.integer` writes them. With 4, slopes have so many, and so have weights where
+there are many columns; all else has 8. Without a projection, every column has a factor of 16 bits instead. Bumps of
+other maps than `squared` need a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName
 
-__all__ = ["BITS", "DeviceSize", "other_shares", "sizes_within"]
+__all__ = ["BITS", "ROUNDING_ROWS", "DeviceSize", "other_shares", "sizes_within"]
 
 _DIRECTIONS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48)
 _TABLE_BYTES: dict[MapName, int] = {"squared": 0, "linear": 290, "gaussian": 210, "exponential": 402}
 _LEAST_KERNELS = 4
 
-BITS = 4
-"""Of the constants, as `export.integer` has them."""
+BITS = (4, 8)
+"""Of the constants, as `export.integer` has them: machines of either compete."""
+
+ROUNDING_ROWS = 4000
+"""Rows that a machine is rounded by, and that are held out to judge it, at most."""
+
+_FITTED_NUMBERS, _GROUP = 32_000_000, 1200  # of bumps and offsets, in single precision; constants rounded in turn
 
 _MANY_COLUMNS = 96  # more have weights of 4 bits, even if some of them turn out to be constant
 
 
 @dataclass(frozen=True)
 class DeviceSize:
-    """A machine for so many outputs: the columns it reads, directions of a projection or None, and kernels.
+    """A machine for so many outputs: bits, the columns it reads, directions of a projection or None, and kernels.
 
     Examples
     --------
-    >>> DeviceSize(map="squared", outputs=1, columns=150, directions=6, kernels=40).constant_bytes
-    1300
+    >>> [DeviceSize("squared", 1, bits, columns=150, directions=6, kernels=40).constant_bytes for bits in BITS]
+    [1300, 1870]
     """
 
     map: MapName
     outputs: int
+    bits: int
     columns: int
     directions: int | None
     kernels: int
@@ -53,7 +60,7 @@ class DeviceSize:
     @property
     def kernel_bytes(self) -> int:
         """Of one kernel."""
-        return self.width + 3 + self.outputs + -(-self.outputs * self.width // 2)
+        return self.width + 3 + self.outputs + -(-self.outputs * self.width * self.bits // 8)
 
     @property
     def constant_bytes(self) -> int:
@@ -61,34 +68,42 @@ class DeviceSize:
         if self.directions is None:
             prepared = 8 * self.columns
         else:
-            prepared = self.columns * _column_bytes(self.columns, self.directions) + 5 * self.directions
+            prepared = self.columns * _column_bytes(self.columns, self.directions, self.bits) + 5 * self.directions
         return prepared + _TABLE_BYTES[self.map] + self.kernels * self.kernel_bytes
+
+    @property
+    def judging_bytes(self) -> int:
+        """Memory in which its constants are rounded and judged: bumps and offsets twice, a group in double, columns."""
+        fitted = min(ROUNDING_ROWS * self.kernels * (self.width + 1), _FITTED_NUMBERS)
+        group = 8 * _GROUP * (2 * ROUNDING_ROWS + 4 * _GROUP)
+        return 8 * fitted + group + 4 * 8 * ROUNDING_ROWS * (self.columns + self.width + self.outputs)
 
 
 def sizes_within(
     max_bytes: int, map: MapName, outputs: int, n_columns: int, most_directions: int, most_kernels: int
 ) -> list[DeviceSize]:
-    """Sizes that fit, with as many kernels as there is room for: by numbers of directions, and without a projection.
+    """Sizes that fit, with as many kernels as there is room for: by directions, or without a projection, and by bits.
 
     A projection reads all columns where that takes less than half of the bytes, and otherwise as many as take half.
 
-    >>> for size in sizes_within(2000, "squared", 1, 784, 6, 1000):
-    ...     print(size.directions, size.columns, size.kernels, size.constant_bytes)
-    2 330 142 1994
-    3 246 111 1998
-    4 245 100 2000
-    5 195 83 1996
-    6 194 76 1988
+    >>> for size in sizes_within(2000, "squared", 1, 784, 4, 1000):
+    ...     print(size.directions, size.bits, size.columns, size.kernels, size.constant_bytes)
+    2 4 330 142 1994
+    2 8 247 125 1998
+    3 4 246 111 1998
+    3 8 197 100 2000
+    4 4 245 100 2000
+    4 8 163 83 1994
     """
     found = []
-    for directions in (*(d for d in _DIRECTIONS if d <= most_directions), None):
-        size = DeviceSize(map, outputs, n_columns, directions, 0)
+    for directions, bits in product((*(d for d in _DIRECTIONS if d <= most_directions), None), BITS):
+        size = DeviceSize(map, outputs, bits, n_columns, directions, 0)
         if directions is not None and size.constant_bytes > max_bytes / 2:
             size = _with_share(size, max_bytes, 0.5)
         found.append(_filled(size, max_bytes, most_kernels))
     within = [size for size in found if size is not None]
     if not within:
-        least = DeviceSize(map, outputs, 2, 2, _LEAST_KERNELS).constant_bytes
+        least = DeviceSize(map, outputs, min(BITS), 2, 2, _LEAST_KERNELS).constant_bytes
         raise ParameterError(
             f"max_bytes={max_bytes} is too small for {n_columns} features and {outputs} outputs: give at least"
             f" {format_bytes(2 * least)}"
@@ -99,7 +114,7 @@ def sizes_within(
 def other_shares(
     size: DeviceSize, max_bytes: int, n_columns: int, most_kernels: int, shares: Sequence[float]
 ) -> list[DeviceSize]:
-    """The same directions with other shares of the bytes for the projection."""
+    """The same directions and bits with other shares of the bytes for the projection."""
     if size.directions is None:
         return []
     wanted = (_with_share(size, max_bytes, share) for share in shares)
@@ -110,14 +125,14 @@ def other_shares(
 def _with_share(size: DeviceSize, max_bytes: int, share: float) -> DeviceSize:
     assert size.directions is not None
     room = share * max_bytes - 5 * size.directions
-    columns = int(room // _column_bytes(size.columns, size.directions))
+    columns = int(room // _column_bytes(size.columns, size.directions, size.bits))
     if columns <= _MANY_COLUMNS < size.columns:
-        columns = int(room // _column_bytes(columns, size.directions))
+        columns = int(room // _column_bytes(columns, size.directions, size.bits))
     return replace(size, columns=columns)
 
 
-def _column_bytes(columns: int, directions: int) -> int:
-    return 2 + (-(-directions // 2) if columns > _MANY_COLUMNS else directions)
+def _column_bytes(columns: int, directions: int, bits: int) -> int:
+    return 2 + (-(-directions * bits // 8) if columns > _MANY_COLUMNS else directions)
 
 
 def _filled(size: DeviceSize, max_bytes: int, most_kernels: int) -> DeviceSize | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -50,8 +50,13 @@ def assemble(
     return _model(problem, kernels, weights, (coef, local_coef), objective, params, status)
 
 
-def assemble_learned(problem: Problem, hinge: float, dual: float, params: Params) -> Model:
-    """The model of the learned machine as it is; `hinge` is its sum over all samples, and `dual` the best known D."""
+def assemble_learned(
+    problem: Problem, hinge: float, dual: float, params: Params, chosen: Mapping[str, int] | None = None
+) -> Model:
+    """The model of the learned machine as it is; `hinge` is its sum over all samples, and `dual` the best known D.
+
+    `chosen` is what a search has added to the parameters.
+    """
     start = problem.learned
     assert start is not None
     norms = start.norms()
@@ -59,7 +64,9 @@ def assemble_learned(problem: Problem, hinge: float, dual: float, params: Params
     objective = Objective(0.5 * float(norms.sum()) ** 2 + problem.C * hinge, dual)
     used = norms > 0
     coefficients = start.coef[:, used], start.local_coef[:, used]
-    return _model(problem, start.kernels.take(used), norms[used] / total, coefficients, objective, params, "learned")
+    return _model(
+        problem, start.kernels.take(used), norms[used] / total, coefficients, objective, params, "learned", chosen
+    )
 
 
 def _model(
@@ -70,6 +77,7 @@ def _model(
     objective: Objective,
     params: Params,
     status: str,
+    chosen: Mapping[str, int] | None = None,
 ) -> Model:
     """A model and what is known of it."""
     record = ModelRecord(
@@ -81,7 +89,7 @@ def _model(
         n_open=problem.grid.n_open,
         n_train=problem.data.n_rows,
         seed=problem.seed,
-        params=plain_params(params) | {"C": problem.C} | weights_in_numbers(problem.weights),
+        params=plain_params(params) | {"C": problem.C} | weights_in_numbers(problem.weights) | dict(chosen or {}),
     )
     return Model(
         family=problem.grid.family,

@@ -1,19 +1,22 @@
-"""Under a number of bytes on a device: which features, directions and kernels a machine is made of.
+"""Under a number of bytes on a device: which features, directions, kernels and bits a machine is made of.
 
 Sizes that fit compete on held-out rows, each as a learned machine of a short descent: first by the number of
-directions, half of the bytes being for the projection where it cannot have all features; then the best of them with
-other shares. Everything is judged by the log loss of rows of the training that it has not seen.
+directions and the bits of constants, half of the bytes being for the projection where it cannot have all features; then
+the best of them with other shares. Each is judged in its integers, so that what rounding costs is seen: by the log loss
+of rows of the training that it has not seen.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.events import Notice, Phase
+from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.weighted import weighted_mean
 from mllkm_scale.base.wording import percent
@@ -22,26 +25,42 @@ from mllkm_scale.data.labels import signs_of
 from mllkm_scale.data.preparation.moments import gather_moments
 from mllkm_scale.data.subset import subset
 from mllkm_scale.errors import ParameterError
+from mllkm_scale.export.integer import integer_machine
 from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.learn.ranking import COMPONENTS, MANY_FEATURES, importance_of, most_important
 from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.params import Params, defaults
 from mllkm_scale.plan.contenders import LEAST_ROWS, TRIED_AT_ONCE
-from mllkm_scale.plan.device import BITS, DeviceSize, other_shares, sizes_within
+from mllkm_scale.plan.device import ROUNDING_ROWS, DeviceSize, other_shares, sizes_within
+from mllkm_scale.run.assembly import assemble_learned
 from mllkm_scale.run.folds import error_of, folds_of, log_losses, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.session import Resources
 
-__all__ = ["compacted"]
+__all__ = ["Compacted", "compacted"]
 
-_ROWS, _HELD = 8000, 4000
+_ROWS, _HELD = 8000, ROUNDING_ROWS
 _NO_LIMIT, _EPOCHS, _RIDGE = 1e18, 0.4, 0.1
 _MOST_KERNELS = 1000
 _SHARES = (0.3, 0.4, 0.6, 0.7)
 
 
-def compacted(dataset: Dataset, params: Params, resources: Resources) -> Params:
+@dataclass(frozen=True)
+class Compacted:
+    """Parameters of the machine that has won, and its size."""
+
+    params: Params
+    size: DeviceSize
+    max_bytes: int
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        """What the model has to remember: its integers have other bytes with other bits."""
+        return {"max_bytes": self.max_bytes, "bits": self.size.bits}
+
+
+def compacted(dataset: Dataset, params: Params, resources: Resources) -> Compacted:
     """Parameters of a machine of at most `max_bytes`: learned kernels in learned directions, left as learned."""
     max_bytes, n = params.device_bytes, dataset.n_rows
     assert max_bytes is not None
@@ -74,18 +93,23 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Params:
         def build(part: Dataset) -> Problem:
             return build_problem(part, settings, resources.single(), tryout=tryout, features=features)
 
-        with closing(make_trial(dataset, codes, folds[0], build)) as trial:
-            assert trial.problem.learned is not None
-            F = trial.problem.learned.decide(trial.rows)
+        with closing(make_trial(dataset, codes, folds[0], build)) as trial, one_blas_thread():
+            model = assemble_learned(trial.problem, 0.0, 0.0, settings)
+            try:
+                F = integer_machine(model, rest, size.bits).decision_function(held)
+            except ParameterError:  # its sums are beyond 32 bits
+                return math.inf, 1.0
             losses = log_losses(F, trial.codes, trial.weights)
             return weighted_mean(losses, trial.weights), error_of(F, trial.codes, trial.weights)
 
     def race(candidates: Sequence[DeviceSize], scalings: Sequence[str]) -> dict[tuple[DeviceSize, str], Any]:
         tasks = [(size, scaling) for size in candidates for scaling in scalings]
-        with resources.threads.at_most(TRIED_AT_ONCE) as small:
+        within = resources.plan.inner_bytes // max((size.judging_bytes for size in candidates), default=1)
+        with resources.threads.at_most(min(TRIED_AT_ONCE, max(1, within))) as small:
             return dict(zip(tasks, small.run(judged, tasks), strict=True))
 
     rest = subset(dataset, folds[0].rest, "rows")
+    held = dataset.rows(folds[0].held)
     scalings = ("standard", "none") if params.scaling == "auto" else (params.scaling,)
     signs, seed = signs_of(codes[folds[0].rest], len(classes)), int(params.random_state or 0)
     for scaling in scalings:
@@ -101,10 +125,10 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Params:
     resources.listener(
         Notice(
             f"{size.columns} features, {how}, {size.kernels} kernels, at most {format_bytes(size.constant_bytes)} on a"
-            f" device with {BITS} bits: {percent(tried[size, scaling][1])} error on held-out rows"
+            f" device with {size.bits} bits: {percent(tried[size, scaling][1])} error on held-out rows"
         )
     )
-    return chosen
+    return Compacted(chosen, size, max_bytes)
 
 
 def _fixed(params: Params, n_columns: int) -> Params:

@@ -76,6 +76,7 @@ class Training:
         self.finish_asked_for = params.finish  # a selection may settle it
         self.selection: Selection | None = None  # of settings that were left open
         self.summary: DataSummary | None = None  # of the data, once they were checked
+        self.chosen: dict[str, int] = {}  # under `max_bytes`: the bits of the constants, and the limit itself
         self.choice: Choice | None = None  # of C, and whether MKL weighs learned kernels
         self.calibrates = True
         self.calibration: Calibration | None = None
@@ -113,7 +114,8 @@ class Training:
                     "max_bytes is for rows of numbers as they are, because a device has no text, missing values or"
                     ' reduction: encode these columns as numbers, give reduction="none", or train without max_bytes'
                 )
-            self.params = replace(compacted(dataset, self.params, self.resources), max_bytes=None)
+            found = compacted(dataset, self.params, self.resources)
+            self.params, self.chosen = replace(found.params, max_bytes=None), found.chosen
         sizes = dataset.n_rows, self.resources.plan.sizes.n_signs
         rivals = contenders(self.params, *sizes)
         if resume and self.folder is not None:
@@ -210,7 +212,7 @@ class Training:
         """The learned machine as the model, with its P, and the best D of duals that its margins give."""
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = make_pricing(problem, self.params, self.resources).proof_of_margins(near)
-        model = assemble_learned(problem, near.hinge, proof.dual, self.params)
+        model = assemble_learned(problem, near.hinge, proof.dual, self.params, self.chosen)
         calibration = self.calibrate(problem, dataset, mkl=False)
         model = replace(model, calibration=calibration, profile=profile_of(problem, model))
         return self.finish(dataset, model, SupportDuals(problem.data.n_rows, near.rows, proof.duals), "learned")
@@ -336,7 +338,7 @@ class Training:
         return {
             "version": __version__,
             "data": self.finalizer.data_record(dataset),
-            "parameters": plain_params(self.params),
+            "parameters": plain_params(self.params) | self.chosen,
             "C": None if model is None else model.certificate.params["C"],
             "local_bias": None if model is None else model.family.local_bias,
             "plan": self.plan.as_dict(),

@@ -137,6 +137,31 @@ def test_names_are_shown_and_exported(mllkm: Run, iris: Path, tmp_path: Path) ->
     assert json.loads((tmp_path / "m.json").read_text())["feature_names"] == names
 
 
+def test_integers_have_the_bits_that_were_chosen_for_a_device(mllkm: Run, wine_h5: Path, tmp_path: Path) -> None:
+    run, header = tmp_path / "run", tmp_path / "wine.h"
+    words = ["export", run, "--out", header, "--data", wine_h5, "--overwrite"]
+    assert mllkm("train", wine_h5, "--out", run, "--max-bytes", "600", "--jobs", "1").exit_code == 0
+    chosen = json.loads((run / "run.json").read_text())["parameters"]["bits"]
+    result = mllkm(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "more than max_bytes" not in result.stdout
+    text = header.read_text()
+    assert mllkm(*words, "--integer", str(chosen)).exit_code == 0
+    assert header.read_text() == text
+    assert (
+        f"these are more than max_bytes=600, for which the training chose {chosen} bits"
+        in mllkm(*words, "--integer", "16").stdout
+    )
+
+
+def test_rows_for_integers_are_asked_for_and_refused_where_nothing_says_the_bits(
+    mllkm: Run, model: Path, wine_h5: Path, tmp_path: Path
+) -> None:
+    words = ["export", model, "--out", tmp_path / "wine.h"]
+    assert "say with --integer how many bits" in mllkm(*words, "--data", wine_h5).stderr
+    assert "--integer needs --data" in mllkm(*words, "--integer", "8").stderr
+
+
 def test_explain_tells_what_makes_the_scores_of_rows(mllkm: Run, model: Path, wine_h5: Path) -> None:
     result = mllkm("explain", model, wine_h5, "--rows", "2:4")
     assert result.exit_code == 0, result.stderr

@@ -47,7 +47,7 @@ def test_points_have_the_bytes_and_the_errors_of_integers(trained: Path, cancer:
     X = validation.part(0, validation.n_rows)
     for point in points:
         model = load_model(trained / point.name / "model.mllkm")
-        machine = integer_machine(model, training, 4)
+        machine = integer_machine(model, training)
         codes = machine.codes(machine.preparation.inputs.quantise(X))
         assert point.model_bytes == machine.constant_bytes <= point.value
         assert point.error == np.mean(model.classes[codes] != validation.labels())

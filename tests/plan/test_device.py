@@ -14,7 +14,7 @@ from mllkm_scale.export import integer_machine
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import ModelRecord
-from mllkm_scale.plan.device import DeviceSize, other_shares, sizes_within
+from mllkm_scale.plan.device import BITS, DeviceSize, other_shares, sizes_within
 
 RECORD = ModelRecord(2.0, 1.99, 0.005, 0.01, "converged", 90, 50, 0)
 
@@ -25,19 +25,20 @@ RECORD = ModelRecord(2.0, 1.99, 0.005, 0.01, "converged", 90, 50, 0)
     classes=st.integers(2, 5),
     columns=st.integers(1, 12),
     directions=st.one_of(st.none(), st.integers(1, 6)),
+    bits=st.sampled_from(BITS),
     kernels=st.integers(1, 6),
     indicators=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_a_machine_takes_no_more_than_its_size(
-    map: str, classes: int, columns: int, directions: int | None, kernels: int, indicators: bool, seed: int
+    map: str, classes: int, columns: int, directions: int | None, bits: int, kernels: int, indicators: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(50, 12)) * rng.uniform(0.01, 100, 12)
     if indicators:
         X[:, ::2] = X[:, ::2] > 0
     outputs = 1 if classes == 2 else classes
-    size = DeviceSize(map, outputs, columns, directions, kernels)  # type: ignore[arg-type]
+    size = DeviceSize(map, outputs, bits, columns, directions, kernels)  # type: ignore[arg-type]
     preprocessor = Preprocessor.fit(Dataset.from_arrays(X), "standard", features=rng.permutation(12)[:columns])
     if directions is not None:
         preprocessor = preprocessor.mapped(rng.normal(size=(directions, columns)))
@@ -54,7 +55,7 @@ def test_a_machine_takes_no_more_than_its_size(
         preprocessor=preprocessor,
         certificate=RECORD,
     )
-    taken = integer_machine(model, Dataset.from_arrays(X), 4).constant_bytes
+    taken = integer_machine(model, Dataset.from_arrays(X), bits).constant_bytes
     assert taken <= size.constant_bytes
     assert taken >= size.constant_bytes - 3 * columns - (0 if map == "squared" else 8)
 

@@ -46,13 +46,14 @@ ONLY_FOR = {"prefix": "c", "precision": "onnx", "integer": "c", "data": "c"}
 @click.option(
     "--integer",
     type=click.Choice(["4", "8", "16"]),
-    help="C: integers alone, with constants of so many bits (4 for most of them, and 8 for the rest); needs --data.",
+    help="C: integers alone, with constants of so many bits (4 for most of them, and 8 for the rest); needs --data."
+    "  [default with --data: those that max_bytes chose]",
 )
 @click.option(
     "--data",
     type=DATA,
     metavar="DATA",
-    help="With --integer: rows for the ranges of features, such as those of the training.",
+    help="C without floats: rows for the ranges of features, such as those of the training.",
 )
 @overwrite_option
 @debug_option
@@ -79,6 +80,7 @@ def export(
       mllkm export run --out digits.h --integer 4 --data train.csv
       mllkm export run/model.mllkm --to npz --out model.npz --overwrite
     """
+    from mllkm_scale.export.integer import limit_of
     from mllkm_scale.model import load_model
 
     name = target or SUFFIXES.get(out.suffix.lower())
@@ -89,22 +91,31 @@ def export(
         if ONLY_FOR[option] != name:
             raise click.UsageError(f"--{option} is for --to {ONLY_FOR[option]}, not for {name}: leave it out")
     bits, data = options.pop("integer", None), options.pop("data", None)
-    if (bits is None) != (data is None):
-        raise click.UsageError(
-            "--integer and --data belong together: the fixed point is chosen for the rows of the data"
-        )
-    if bits is not None and (form != "auto" or deviation is not None):
-        raise click.UsageError("--form and --deviation are about floats: leave them out with --integer")
+    if bits is not None and data is None:
+        raise click.UsageError("--integer needs --data: the fixed point is chosen for the rows of the data")
+    if data is not None and (form != "auto" or deviation is not None):
+        raise click.UsageError("--form and --deviation are about floats: leave them out with --data")
     path = model_path(model)
     machine = load_model(path)
     if out.exists() and out.samefile(path):
         raise click.UsageError(f"{out} is the model itself: choose another name for what is exported")
-    if bits is not None:
-        summary = _export_integers(machine, out, data, int(bits), overwrite=overwrite, **options)
+    limit = None
+    if data is not None:
+        limit = limit_of(machine)
+        if bits is None and limit is None:
+            raise click.UsageError("--data is for integers: say with --integer how many bits, as max_bytes chose none")
+        summary = _export_integers(
+            machine, out, data, None if bits is None else int(bits), overwrite=overwrite, **options
+        )
     else:
         summary = _exporter(name)(machine, out, form=form, deviation=deviation, overwrite=overwrite, **options)
     say(f"{' and '.join(str(file) for file in summary.paths)}: {format_bytes(summary.size_bytes)}")
     say("\n".join(f"  {line}" for line in _lines(summary)))
+    if limit is not None and summary.constant_bytes > limit.max_bytes:
+        say(
+            f"  these are more than max_bytes={limit.max_bytes}, for which the training chose {limit.bits} bits:"
+            f" export with --integer {limit.bits}"
+        )
 
 
 def _exporter(name: str) -> Any:
@@ -113,7 +124,7 @@ def _exporter(name: str) -> Any:
     return {"onnx": export_onnx, "c": export_c, "npz": export_npz}[name]
 
 
-def _export_integers(machine: Model, out: Path, data: Location, bits: int, **options: Any) -> ExportSummary:
+def _export_integers(machine: Model, out: Path, data: Location, bits: int | None, **options: Any) -> ExportSummary:
     from mllkm_scale.data import Dataset
     from mllkm_scale.export import export_integer_c
 

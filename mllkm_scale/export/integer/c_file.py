@@ -26,7 +26,7 @@ def export_integer_c(
     model: Model,
     path: str | os.PathLike[str],
     dataset: Dataset,
-    bits: int = 16,
+    bits: int | None = None,
     *,
     prefix: str = "mllkm",
     overwrite: bool = False,
@@ -44,8 +44,9 @@ def export_integer_c(
     dataset : Dataset
         Rows, such as those of the training, that ranges of features are taken from; with 4 or 8 bits, local predictors
         are fitted again on them. Labels are not needed.
-    bits : {4, 8, 16}
-        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8.
+    bits : {4, 8, 16}, optional
+        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8. By
+        default those that a training with `max_bytes` has chosen, and otherwise 16.
     prefix : str
         What the names of functions begin with, and in capitals those of macros.
     overwrite : bool

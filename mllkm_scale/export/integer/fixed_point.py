@@ -18,6 +18,7 @@ from mllkm_scale.export.forms import require_exportable
 from mllkm_scale.export.integer.bounds import arithmetic_bound, deviation_bound, rates_of
 from mllkm_scale.export.integer.bump_table import ONE, Bumps, BumpTable, SquaredBumps
 from mllkm_scale.export.integer.checked import MOST
+from mllkm_scale.export.integer.chosen import limit_of
 from mllkm_scale.export.integer.compensation import rounded_in_turn
 from mllkm_scale.export.integer.inputs import Extent, extent_of
 from mllkm_scale.export.integer.machine import IntegerMachine
@@ -26,17 +27,18 @@ from mllkm_scale.export.integer.refit import design, refitted, rows_for
 from mllkm_scale.export.layout import Layout, machine_layout
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.model.model import Model
+from mllkm_scale.plan.device import ROUNDING_ROWS
 
 __all__ = ["BITS", "integer_machine", "rounded"]
 
 BITS = (4, 8, 16)
-_SAMPLE_ROWS, _JUDGED = 4000, 1000
+_JUDGED = 1000
 _MOST_DOWN = 30
 
 Integers = NDArray[np.int64]
 
 
-def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMachine:
+def integer_machine(model: Model, dataset: Dataset, bits: int | None = None) -> IntegerMachine:
     """A model in integers, for rows like those of a data set.
 
     With 4 or 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with bumps and
@@ -49,8 +51,9 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
         Of rows of numbers: one that was trained on a table has an encoding, which this leaves out.
     dataset : Dataset
         Rows that the range of features is taken from; labels are not needed.
-    bits : {4, 8, 16}
-        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8.
+    bits : {4, 8, 16}, optional
+        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8. By
+        default those that a training with `max_bytes` has chosen, and otherwise 16.
 
     Examples
     --------
@@ -62,6 +65,9 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     >>> model.classes[machine.codes(rows)].tolist()
     ['near', 'near', 'far', 'far']
     """
+    if bits is None:
+        limit = limit_of(model)
+        bits = 16 if limit is None else limit.bits
     if bits not in BITS:
         raise ParameterError(f"integer={bits!r}: constants have 4, 8 or 16 bits")
     require_exportable(model)
@@ -74,7 +80,7 @@ def integer_machine(model: Model, dataset: Dataset, bits: int = 16) -> IntegerMa
     layout, extent = machine_layout(model), extent_of(dataset)
     if not (np.isfinite(extent.low) & np.isfinite(extent.high)).all():
         raise ParameterError(f"{dataset.name} has NaN or infinity: leave such rows out, as the range is taken from it")
-    rows = dataset.rows(random_rows(dataset.n_rows, _SAMPLE_ROWS, np.random.default_rng(0)))
+    rows = dataset.rows(random_rows(dataset.n_rows, ROUNDING_ROWS, np.random.default_rng(0)))
     machine = rounded(layout, extent, rows, bits, _reach(model, layout, dataset))
     if bits <= 8:
         U = machine.preparation.inputs.quantise(rows)
