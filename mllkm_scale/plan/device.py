@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName
 
-__all__ = ["BITS", "ROUNDING_ROWS", "DeviceSize", "other_shares", "sizes_within"]
+__all__ = ["BITS", "ROUNDING_ROWS", "DeviceSize", "judging_bytes", "other_shares", "sizes_within", "with_bits"]
 
 _DIRECTIONS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48)
 _TABLE_BYTES: dict[MapName, int] = {"squared": 0, "linear": 290, "gaussian": 210, "exponential": 402}
@@ -71,44 +70,68 @@ class DeviceSize:
             prepared = self.columns * _column_bytes(self.columns, self.directions, self.bits) + 5 * self.directions
         return prepared + _TABLE_BYTES[self.map] + self.kernels * self.kernel_bytes
 
-    @property
-    def judging_bytes(self) -> int:
-        """Memory in which its constants are rounded and judged: bumps and offsets twice, a group in double, columns."""
-        fitted = min(ROUNDING_ROWS * self.kernels * (self.width + 1), _FITTED_NUMBERS)
-        group = 8 * _GROUP * (2 * ROUNDING_ROWS + 4 * _GROUP)
-        return 8 * fitted + group + 4 * 8 * ROUNDING_ROWS * (self.columns + self.width + self.outputs)
+
+def judging_bytes(max_bytes: int, n_rows: int, n_columns: int, outputs: int) -> int:
+    """Memory in which a machine of so many bytes is rounded and judged, at most.
+
+    Bumps and offsets are held twice, for no more constants than there are bytes, a group of them in double precision
+    with its matrices, and rows of columns and scores as integers.
+    """
+    rows, group = min(n_rows, ROUNDING_ROWS), min(_GROUP, max_bytes)
+    fitted = min(rows * max_bytes, _FITTED_NUMBERS)
+    return 8 * fitted + 8 * group * (2 * rows + 4 * group) + 32 * rows * (n_columns + outputs)
 
 
 def sizes_within(
-    max_bytes: int, map: MapName, outputs: int, n_columns: int, most_directions: int, most_kernels: int
+    max_bytes: int,
+    map: MapName,
+    outputs: int,
+    n_columns: int,
+    most_directions: int,
+    most_kernels: int,
+    bits: int = min(BITS),
 ) -> list[DeviceSize]:
-    """Sizes that fit, with as many kernels as there is room for: by directions, or without a projection, and by bits.
+    """Sizes that fit, with as many kernels as there is room for: by numbers of directions, and without a projection.
 
     A projection reads all columns where that takes less than half of the bytes, and otherwise as many as take half.
 
-    >>> for size in sizes_within(2000, "squared", 1, 784, 4, 1000):
-    ...     print(size.directions, size.bits, size.columns, size.kernels, size.constant_bytes)
-    2 4 330 142 1994
-    2 8 247 125 1998
-    3 4 246 111 1998
-    3 8 197 100 2000
-    4 4 245 100 2000
-    4 8 163 83 1994
+    >>> for size in sizes_within(2000, "squared", 1, 784, 6, 1000):
+    ...     print(size.directions, size.columns, size.kernels, size.constant_bytes)
+    2 330 142 1994
+    3 246 111 1998
+    4 245 100 2000
+    5 195 83 1996
+    6 194 76 1988
     """
     found = []
-    for directions, bits in product((*(d for d in _DIRECTIONS if d <= most_directions), None), BITS):
+    for directions in (*(d for d in _DIRECTIONS if d <= most_directions), None):
         size = DeviceSize(map, outputs, bits, n_columns, directions, 0)
         if directions is not None and size.constant_bytes > max_bytes / 2:
             size = _with_share(size, max_bytes, 0.5)
         found.append(_filled(size, max_bytes, most_kernels))
     within = [size for size in found if size is not None]
     if not within:
-        least = DeviceSize(map, outputs, min(BITS), 2, 2, _LEAST_KERNELS).constant_bytes
+        least = DeviceSize(map, outputs, bits, 2, 2, _LEAST_KERNELS).constant_bytes
         raise ParameterError(
             f"max_bytes={max_bytes} is too small for {n_columns} features and {outputs} outputs: give at least"
             f" {format_bytes(2 * least)}"
         )
     return within
+
+
+def with_bits(size: DeviceSize, bits: int, max_bytes: int, n_columns: int, most_kernels: int) -> list[DeviceSize]:
+    """The same directions with other bits, and as many kernels as fit then: the same columns, and half of the bytes.
+
+    >>> size = DeviceSize("squared", 1, 4, columns=100, directions=2, kernels=200)
+    >>> for other in with_bits(size, 8, 2000, 784, 1000):
+    ...     print(other.columns, other.kernels, other.constant_bytes)
+    100 198 1994
+    247 125 1998
+    """
+    same = replace(size, bits=bits)
+    wanted = [same] if size.directions is None else [same, _with_share(same, max_bytes, 0.5)]
+    found = [_filled(one, max_bytes, most_kernels) for one in wanted if one.columns <= n_columns]
+    return list(dict.fromkeys(one for one in found if one is not None))
 
 
 def other_shares(

@@ -19,6 +19,7 @@ from mllkm_scale.learn.settings import learned_kernels
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import MOST_ROWS, contenders, may_be_learned, may_be_samples
+from mllkm_scale.plan.device import judging_bytes
 from mllkm_scale.scan.work import scan_dtype
 
 __all__ = ["DEAR_FLOPS", "NEAR_ROW_BYTES", "ROUNDS", "Sizes", "expected_working", "mkl_flops", "sizes_of"]
@@ -61,6 +62,7 @@ class Sizes:
     held_bytes: int = 0  # of rows that were reduced, and of what reduces them
     weighted: bool = False  # whether rows have weights
     n_tried: int = 0  # rows on which a setting is trained that competes with others
+    judging_bytes: int = 0  # of a machine for a device that competes with others, in integers
     as_learned: bool = False  # whether it is sure that MKL does not weigh the learned kernels
 
     @property
@@ -97,7 +99,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         if params.metric > n_features:
             raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
         n_features = n_features if grid else params.metric
-    K = n_outputs(n_classes)
+    K, limit = n_outputs(n_classes), params.device_bytes
     n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if learns else 0
     shared = params.multi_class == "shared" and n_classes > 2
     sizes = Sizes(
@@ -109,6 +111,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_anchors=spec.n_anchors(dataset.n_rows, 0 if grid else n_learned),
         n_learned=n_learned,
         n_signs=K,
+        judging_bytes=0 if limit is None else judging_bytes(limit, dataset.n_rows, p, K),
         n_tried=min(dataset.n_rows, MOST_ROWS) if len(contenders(params, dataset.n_rows)) > 1 else 0,
         n_unmapped=n_unmapped,
         weighted=dataset.has_weights or params.class_weight is not None,

@@ -162,7 +162,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
     store_bytes = _LEAST_STORE_BYTES + tile_bytes(_expected(sizes, kernels=100))
 
     def least_for(threads: int) -> int:
-        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes), learning)
+        before = max(preparing_bytes(sizes, threads), selecting_bytes(sizes), learning, sizes.judging_bytes)
         passes = max(scan_bytes(sizes, threads), before, finishing_bytes(sizes))
         return used + int(1.1 * max(passes, store_bytes))
 

@@ -1,17 +1,20 @@
 """Under a number of bytes on a device: which features, directions, kernels and bits a machine is made of.
 
 Sizes that fit compete on held-out rows, each as a learned machine of a short descent: first by the number of
-directions and the bits of constants, half of the bytes being for the projection where it cannot have all features; then
-the best of them with other shares. Each is judged in its integers, so that what rounding costs is seen: by the log loss
-of rows of the training that it has not seen.
+directions, half of the bytes being for the projection where it cannot have all features; then the best of them with
+other shares. These have 4 bits. The best then meets machines of its directions whose constants have 8 bits, which are
+fewer kernels; here each is scored in its integers, so that what rounding costs is seen. Everything is judged by the
+log loss of rows of the training that it has not seen.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mllkm_scale.base.arrays import Array
@@ -30,9 +33,18 @@ from mllkm_scale.kernels.anchors import anchor_spec
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.learn.ranking import COMPONENTS, MANY_FEATURES, importance_of, most_important
 from mllkm_scale.learn.settings import Tryout
+from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params, defaults
 from mllkm_scale.plan.contenders import LEAST_ROWS, TRIED_AT_ONCE
-from mllkm_scale.plan.device import ROUNDING_ROWS, DeviceSize, other_shares, sizes_within
+from mllkm_scale.plan.device import (
+    BITS,
+    ROUNDING_ROWS,
+    DeviceSize,
+    judging_bytes,
+    other_shares,
+    sizes_within,
+    with_bits,
+)
 from mllkm_scale.run.assembly import assemble_learned
 from mllkm_scale.run.folds import error_of, folds_of, log_losses, make_trial
 from mllkm_scale.run.problem import Problem, build_problem
@@ -73,6 +85,7 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Compact
     n_columns = max(1, min(changing, params.max_features or changing))
     first = _fixed(params, n_columns)
     outputs = signs_of(codes[:1], len(classes)).shape[1]
+    judging = judging_bytes(max_bytes, n, n_columns, outputs)
     most = anchor_spec(params.anchors).count or params.max_kernels or _MOST_KERNELS
     most_kernels = min(most, max(1, len(folds[0].rest) // 2))
     most_directions = n_columns if first.n_components is None else min(n_columns, int(first.n_components))
@@ -85,7 +98,7 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Compact
 
     importances: dict[str, Array] = {}
 
-    def judged(task: tuple[DeviceSize, str]) -> tuple[float, float]:
+    def judged(task: tuple[DeviceSize, str], rounded: bool) -> tuple[float, float]:
         size, scaling = task
         settings = _of_size(replace(first, scaling=scaling), size, dataset.n_features)
         tryout, features = Tryout(_NO_LIMIT, _EPOCHS), most_important(importances[scaling], size.columns)
@@ -93,20 +106,29 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Compact
         def build(part: Dataset) -> Problem:
             return build_problem(part, settings, resources.single(), tryout=tryout, features=features)
 
-        with closing(make_trial(dataset, codes, folds[0], build)) as trial, one_blas_thread():
-            model = assemble_learned(trial.problem, 0.0, 0.0, settings)
-            try:
-                F = integer_machine(model, rest, size.bits).decision_function(held)
-            except ParameterError:  # its sums are beyond 32 bits
-                return math.inf, 1.0
+        with closing(make_trial(dataset, codes, folds[0], build)) as trial:
+            assert trial.problem.learned is not None
+            if rounded:
+                try:
+                    F = in_integers(assemble_learned(trial.problem, 0.0, 0.0, settings), size)
+                except ParameterError:  # its sums are beyond 32 bits
+                    return math.inf, 1.0
+            else:
+                F = trial.problem.learned.decide(trial.rows)
             losses = log_losses(F, trial.codes, trial.weights)
             return weighted_mean(losses, trial.weights), error_of(F, trial.codes, trial.weights)
 
-    def race(candidates: Sequence[DeviceSize], scalings: Sequence[str]) -> dict[tuple[DeviceSize, str], Any]:
+    def in_integers(model: Model, size: DeviceSize) -> Array:
+        with one_blas_thread():
+            return integer_machine(model, rest, size.bits).decision_function(held)
+
+    def race(
+        candidates: Sequence[DeviceSize], scalings: Sequence[str], rounded: bool = False
+    ) -> dict[tuple[DeviceSize, str], Any]:
         tasks = [(size, scaling) for size in candidates for scaling in scalings]
-        within = resources.plan.inner_bytes // max((size.judging_bytes for size in candidates), default=1)
-        with resources.threads.at_most(min(TRIED_AT_ONCE, max(1, within))) as small:
-            return dict(zip(tasks, small.run(judged, tasks), strict=True))
+        at_once = min(TRIED_AT_ONCE, max(1, resources.plan.inner_bytes // judging)) if rounded else TRIED_AT_ONCE
+        with resources.threads.at_most(at_once) as small:
+            return dict(zip(tasks, small.run(partial(judged, rounded=rounded), tasks), strict=True))
 
     rest = subset(dataset, folds[0].rest, "rows")
     held = dataset.rows(folds[0].held)
@@ -119,6 +141,9 @@ def compacted(dataset: Dataset, params: Params, resources: Resources) -> Compact
     tried |= race([size for size in sizes if (size, scaling) not in tried], [scaling])
     size, _ = min(tried, key=lambda task: tried[task])
     tried |= race(other_shares(size, max_bytes, n_columns, most_kernels, _SHARES), [scaling])
+    size, scaling = min(tried, key=lambda task: tried[task])
+    others = (with_bits(size, bits, max_bytes, n_columns, most_kernels) for bits in BITS if bits != size.bits)
+    tried = race([size, *itertools.chain.from_iterable(others)], [scaling], rounded=True)
     size, scaling = min(tried, key=lambda task: tried[task])
     chosen = _of_size(replace(first, scaling=scaling, ridge=params.ridge), size, dataset.n_features)
     how = "no projection" if size.directions is None else f"{size.directions} directions"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,12 +11,14 @@ from hypothesis import strategies as st
 
 from mllkm_scale import Dataset, Model
 from mllkm_scale.data import Preprocessor
-from mllkm_scale.errors import ParameterError
+from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.export import integer_machine
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import ModelRecord
-from mllkm_scale.plan.device import BITS, DeviceSize, other_shares, sizes_within
+from mllkm_scale.params import resolve
+from mllkm_scale.plan.device import BITS, DeviceSize, judging_bytes, other_shares, sizes_within, with_bits
+from mllkm_scale.plan.training import make_plan
 
 RECORD = ModelRecord(2.0, 1.99, 0.005, 0.01, "converged", 90, 50, 0)
 
@@ -73,6 +77,7 @@ def test_sizes_that_compete_fit(max_bytes: int, outputs: int, n_columns: int, mo
         assert max_bytes < 200 + 60 * outputs + 8 * n_columns
         return
     more = [other for size in found for other in other_shares(size, max_bytes, n_columns, most, (0.2, 0.7))]
+    more += [other for size in found for other in with_bits(size, 8, max_bytes, n_columns, most)]
     for size in found + more:
         assert size.constant_bytes <= max_bytes
         assert 1 <= size.kernels <= most
@@ -84,3 +89,13 @@ def test_too_few_bytes_are_refused_with_enough() -> None:
         sizes_within(100, "squared", 10, 784, 50, 100)
     least = int(str(refused.value).rsplit(" ", 2)[1])
     assert sizes_within(least, "squared", 10, 784, 50, 100)
+
+
+def test_what_judges_a_machine_is_in_the_plan() -> None:
+    data = Dataset.from_arrays(np.random.default_rng(0).normal(size=(5000, 8)), np.arange(5000) % 3)
+    params = resolve(max_bytes="16kB")
+    needed = judging_bytes(16_000, 5000, 8, 3)
+    assert needed > 200_000_000
+    with pytest.raises(BudgetError):
+        make_plan(data, replace(params, memory_budget=needed))
+    assert make_plan(data, params).inner_bytes >= needed
