@@ -230,17 +230,20 @@ def page_lines(result: dict[str, Any]) -> list[str]:
 def draw(result: dict[str, Any], path: Path) -> None:
     """Error against kilobytes, with the published figures as crosses."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     names = [name for name in SIZES if name in result]
     figure = Figure(figsize=(3.0 * len(names), 2.8), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
         own = [(one["constant_bytes"] / 1e3, 100 * one["integer_error"]) for one in result[name]]
         axes.plot(*zip(*own, strict=True), marker="o", markersize=4, color="#2166ac", label="mllkm-scale")
-        for who, (kilobytes, accuracy) in PUBLISHED[name].items():
+        for i, (who, (kilobytes, accuracy)) in enumerate(PUBLISHED[name].items()):
             axes.plot([kilobytes], [100 - accuracy], "x", color="#b2182b")
-            axes.annotate(who, (kilobytes, 100 - accuracy), xytext=(0, 5), textcoords="offset points", fontsize=6)
+            axes.annotate(
+                who, (kilobytes, 100 - accuracy), xytext=(0, (5, 5, -10)[i]), textcoords="offset points", fontsize=6
+            )
         axes.set(xscale="log", title=TITLES[name], xlabel="kilobytes", ylabel="test error, %")
+        axes.xaxis.set_major_locator(LogLocator(base=4))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(x=0.25, y=0.12)

@@ -161,7 +161,7 @@ def test_the_command_writes_it(digits: Fixture, machine: Fixture, tmp_path: Path
     assert result.exit_code == 0, result.output
     assert "its kernels in integers, off by at most" in result.output
     assert "int8_t" in (tmp_path / "model.h").read_text()
-    assert "belong together" in CliRunner().invoke(cli, command).output
+    assert "--integer needs --data" in CliRunner().invoke(cli, command).output
 
 
 def test_the_rows_may_be_a_table_in_any_order(digits: Fixture, machine: Fixture, tmp_path: Path) -> None:
