@@ -87,7 +87,6 @@ def joint_ascent(
         rests = [resting(c.duals, part, box.upper) for c, part, box in zip(classes, margins, boxes, strict=True)]
         for _ in range(_EPOCHS):
             weights = reweighed(weights, forms)
-
             threads.run(partial(_advance, weights, (seed, epochs)), enumerate(zip(classes, rests, strict=True)))
             forms = np.sum([c.forms() for c in classes], axis=0)
             epochs += 1
