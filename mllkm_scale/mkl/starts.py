@@ -22,13 +22,14 @@ def cold_start(signs: Array, settings: Settings) -> State:
     """Some samples at random, half of them of each sign of a class, with duals by their weights; no kernel yet."""
     n, K = signs.shape
     working, duals, box = np.zeros((n, K), dtype=bool), np.zeros((n, K)), settings.box(n)
+    mean = float(box.weights.mean())
     for k in range(K):
         rng = np.random.default_rng([settings.seed, 0, k])
         for sign in (1.0, -1.0):
             rows = rng.permutation(np.flatnonzero(signs[:, k] == sign))[: max(1, settings.first_samples // 2)]
             working[rows, k] = True
             own = box.take(rows)
-            duals[rows, k] = own.upper / max(1.0, own.weights.sum())  # both signs have the same sum
+            duals[rows, k] = own.upper / max(1.0, own.weights.sum() / mean)  # both signs have the same sum
     nothing = np.empty(0, np.int64)
     return State(
         round=0,

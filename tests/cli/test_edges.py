@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from mllkm_scale import MLLKMClassifier, load_model
-from mllkm_scale.errors import BudgetError, DataError, MLLKMError, ParameterError
+from mllkm_scale.errors import DataError, MLLKMError, ParameterError
 
 Run = Callable[..., Result]
 ROWS = np.random.default_rng(0).normal(size=(60, 3))
@@ -35,7 +35,7 @@ ERRORS: dict[str, tuple[Any, Any, type[MLLKMError], str]] = {
     "a single row": (ROWS[:1], [0], DataError, "at least two classes"),
     "a single class": (ROWS, np.zeros(60, int), DataError, "at least two classes"),
     "a single point": (np.ones((60, 3)), LABELS, ParameterError, "check that the samples differ"),
-    "a thousand classes": (np.tile(ROWS, (50, 1)), np.arange(3000) % 1000, BudgetError, "is needed"),
+    "too many classes": (np.tile(ROWS, (51, 1)), np.arange(3060) % 1001, DataError, "1001 classes"),
 }
 
 

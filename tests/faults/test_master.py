@@ -116,10 +116,10 @@ def reference_of_command(data, tmp_path_factory):
     ("file", "file_bytes", "job"),
     [
         ("rows", 20_000, {"in_memory": True}),
-        ("prepared", 20_000, {}),
+        ("reference", 20_000, {}),
         ("support", 12_000, {"settings": SETTINGS | {"n_components": 2}}),
     ],
-    ids=["rows", "prepared", "support"],
+    ids=["rows", "reference", "support"],
 )
 def test_a_full_disk_is_a_scratch_error(farm, client, nursery, data, tmp_path, file, file_bytes, job):
     farm.scale(client, 2)

@@ -167,7 +167,7 @@ def test_a_stream_shorter_than_what_was_learned_of_it_is_refused(hdf5):
         ({"format": "xml"}, "format='xml' is not known"),
         ({"chunk_rows": 0}, "chunk_rows"),
         ({"classes": [1, 1]}, "each class once"),
-        ({"classes": []}, "one a class"),
+        ({"classes": []}, "one per class"),
     ],
 )
 def test_options_that_cannot_work_are_refused(hdf5, options, message):
