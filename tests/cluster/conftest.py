@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 import pytest
 
@@ -19,6 +20,14 @@ from mllkm_scale.cluster import ClusterSpec, open_client
 
 ROOT = Path(__file__).parent.parent.parent
 STAND_INS = Path(__file__).parent / "stand_ins"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def default_scheduler() -> Iterator[None]:
+    """No client of a file stays the default of dask for the files after it."""
+    before = dask.config.get("scheduler", None)
+    yield
+    assert dask.config.get("scheduler", None) == before
 
 
 @pytest.fixture(scope="module")
@@ -145,21 +154,24 @@ async def knock(address, security):
     comm.abort()
     return "connected"
 
-address = sys.argv[1]
-print(asyncio.run(knock(address.replace("tls://", "tcp://"), Security())))
-print(asyncio.run(knock(address, Security.temporary())))
-print(asyncio.run(knock(address, security_in(Path(sys.argv[2])))))
+certificates, *addresses = sys.argv[1:]
+for address in addresses:
+    print(asyncio.run(knock(address.replace("tls://", "tcp://"), Security())), end=" ")
+    print(asyncio.run(knock(address, Security.temporary())), end=" ")
+    print(asyncio.run(knock(address, security_in(Path(certificates)))))
 """
 
 
-def assert_closed(address: str, certificates: Path, namespace: str = "") -> None:
+def assert_closed(addresses: list[str], certificates: Path, namespace: str = "") -> None:
     """What listens is reached with the certificates of its run, and neither without any nor with others."""
     inside = ["ip", "netns", "exec", namespace] if namespace else []
-    command = [*inside, sys.executable, "-c", KNOCK, address, str(certificates)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    without, with_others, with_its_own = said.stdout.split() or ["", "", said.stderr]
-    assert (address, with_its_own) == (address, "connected")
-    assert "connected" not in (without, with_others)
+    command = [*inside, sys.executable, "-c", KNOCK, str(certificates), *addresses]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=90 * len(addresses))
+    assert len(said.stdout.splitlines()) == len(addresses) > 0, said.stderr
+    for address, line in zip(addresses, said.stdout.splitlines(), strict=True):
+        without, with_others, with_its_own = line.split()
+        assert (address, with_its_own) == (address, "connected")
+        assert "connected" not in (without, with_others)
 
 
 def namespaces() -> str:

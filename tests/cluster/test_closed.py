@@ -84,11 +84,10 @@ def test_a_scheduler_of_a_script_answers_its_owner_alone(script: Callable[..., A
         addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
         addresses += [worker["nanny"] for worker in client.scheduler_info()["workers"].values()]
         assert all(address.startswith("tls://") for address in addresses)
-        for address in addresses:
-            assert_closed(address, Path("scheduler.json.tls"))
+        assert_closed(addresses, Path("scheduler.json.tls"))
     for security in (None, Security.temporary()):
         with pytest.raises((OSError, TypeError, RuntimeError)):
-            Client(addresses[0], timeout=3, security=security)
+            Client(addresses[0], timeout=3, security=security, set_as_default=False)
 
 
 def test_encryption_is_switched_off_by_name_and_that_is_said(script: Callable[..., Any], eventually: Any) -> None:
@@ -122,10 +121,9 @@ def test_from_another_host_no_port_of_a_run_is_open_without_the_certificate(
                 spec = ClusterSpec("scheduler-file", scheduler_file=Path("s.json"))
                 with open_client(spec, memory_budget=10**8, timeout_s=40) as client:
                     assert client is not None
-                    workers = client.scheduler_info()["workers"]
-                    for address in [client.scheduler.address, *workers]:
-                        assert "10.231.7.1" in address
-                        assert_closed(address, tmp_path / "s.json.tls", namespace=name)
+                    addresses = [client.scheduler.address, *client.scheduler_info()["workers"]]
+                    assert len(addresses) == sum("10.231.7.1" in address for address in addresses) == 2
+                    assert_closed(addresses, tmp_path / "s.json.tls", namespace=name)
             finally:
                 second.terminate()
                 first.terminate()
