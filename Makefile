@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
 BIN := $(VENV)/bin
+# For two cores: the process with the clusters mostly waits for theirs.
+PROCESSES ?= 3
+# The tests start hundreds of processes: that each compiles the package anew takes a minute in all.
+export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test test-all test-oldest coverage docs lint format bench clean
@@ -20,11 +24,11 @@ demo: setup
 	$(BIN)/mllkm demo
 
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses=2
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES)
 
 # With the tests that take long.
 test-all: setup lint
-	$(BIN)/python -m pytest --numprocesses=2 --slow
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --slow
 
 # On the lowest versions that pyproject.toml allows.
 test-oldest:
@@ -32,10 +36,10 @@ test-oldest:
 	$(OLDEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(OLDEST)/bin/python jobs/oldest.py > $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet --group test --editable . --constraint $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pytest --numprocesses=2
+	$(OLDEST)/bin/python -m pytest --numprocesses=$(PROCESSES)
 
 coverage: setup
-	$(BIN)/python -m pytest --numprocesses=2 --cov=mllkm_scale --cov-report=term:skip-covered --cov-report=html:build/coverage
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --cov=mllkm_scale --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 # The tests build the site too, in the same way.
 docs: setup

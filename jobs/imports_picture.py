@@ -2,8 +2,8 @@
 
     python jobs/imports_picture.py [--out docs/images/imports.svg]
 
-The order of the folders is that of the layers in pyproject.toml, and what is filled is what the modules import
-(import-linter's graph, imports for types alone left out). A test compares the picture with the code.
+The order of the folders is that of the layers in pyproject.toml. Filled cells are imports between modules (from the
+graph of import-linter, without imports for types only). A test compares the picture with the code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STYLE = """
 
 
 def layers() -> list[list[str]]:
-    """The layers that pyproject.toml states, from the faces down; those of one layer do not know each other."""
+    """The layers in pyproject.toml, from the interfaces down; folders of one layer do not import each other."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (stated,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
@@ -89,8 +89,8 @@ def drawn(stated: Sequence[Sequence[str]], counts: Mapping[tuple[str, str], int]
 
 def _legend(x: int, y: int) -> list[str]:
     lines = [
-        '<text class="small" x="{x}" y="{y}">A row imports what is filled in it.</text>',
-        '<text class="small" x="{x}" y="{y}">Left of the diagonal, nothing may be:</text>',
+        '<text class="small" x="{x}" y="{y}">Filled cells: imports of the row.</text>',
+        '<text class="small" x="{x}" y="{y}">Left of the diagonal, all are empty:</text>',
         '<text class="small" x="{x}" y="{y}">imports point down the list.</text>',
     ]
     parts = ["  " + line.format(x=x, y=y + 18 * place) for place, line in enumerate(lines)]

@@ -1,17 +1,17 @@
-"""What training takes on many workers: a simulation whose costs are measured here, and which is checked against 1 to 8.
+"""Training time on many workers: a simulation with costs measured on this machine, checked with 1 to 8 workers.
 
     python jobs/simulate.py [--measure] [--data mnist8m-600000.h5] [--rows 100000] [--workers 1 2 4 8]
                             [--link-gbit 10] [--storage-gb 10]
 
-With --measure, dask workers on this machine do two passes over the first rows of the file: the moments of raw rows, of
-which a task sends a few matrices, and the decisions of a learned machine, of which it sends ten numbers a row. One
-worker gives the costs, which are seconds a row, bytes a row and bytes a task; empty tasks give those of the scheduler.
-Then the passes of 1, 2, 4 and 8 workers are simulated and measured. Workers that share cores share their speed: what
-two processes do at once is measured, too. --link-mbit puts every worker in a network namespace of its own behind a link
-of so many Mbit/s (root alone can do that). Without --measure, the costs are those of results/simulate.json.
+With --measure, dask workers on this machine do two passes over the first rows of the file: the moments of raw rows,
+where a task sends a few matrices, and the scores of a learned machine, where it sends ten numbers per row. One worker
+gives the costs: seconds per row, bytes per row and bytes per task; empty tasks give those of the scheduler. Then the
+passes of 1, 2, 4 and 8 workers are simulated and measured. Workers that share cores share their speed, so the speed of
+two concurrent processes is measured, too. --link-mbit puts every worker in its own network namespace behind a link of
+this speed (needs root). Without --measure, the costs are those of results/simulate.json.
 
-The paper cluster has a link of its own for each worker and for the master, and a file system that all of them share.
-Prints how long each stage takes for 10^7 to 10^10 rows on 16 to 1,024 workers, and writes results/simulate.json.
+The simulated cluster has one link for each worker and for the training process, and a shared file system. Prints how
+long each stage takes for 10^7 to 10^10 rows on 16 to 1,024 workers, and writes results/simulate.json.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from mllkm_scale.plan.training import BASE_BYTES
 
 ROWS, WORKERS = tuple(10**k for k in (7, 8, 9, 10)), (16, 64, 256, 1024)
 FEATURES, COMPONENTS, CLASSES = 784, 50, 10
-MASTER_ROW_BYTES = 33 + 2 * CLASSES  # labels, signs, and what else the master holds of a row
-WITHIN = 0.15  # goal: how far simulated and measured seconds are apart at most
+MASTER_ROW_BYTES = 33 + 2 * CLASSES  # labels, signs, and all else that the master holds per row
+WITHIN = 0.15  # goal: the largest relative difference of simulated and measured seconds
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Pass:
-    """What a pass over the rows costs: a worker, the network, and the master."""
+    """The costs of a pass over the rows, for a worker, the network and the master."""
 
     row_s: float
     unit_rows: int  # rows that are not divided
@@ -93,7 +93,7 @@ def simulated(work: Pass, rows: float, cluster: Cluster) -> float:
 
 
 def stages(rows: int, costs: dict[str, Any], cluster: Cluster) -> dict[str, float]:
-    """Seconds of each stage of a training, 784 features to 50 components and ten classes, as learned and certified."""
+    """Seconds of each stage of a training run on 50 components of 784 features, with ten classes."""
     kernels = learned_kernels(AnchorSpec("learned"), None, rows, CLASSES)
     settings = learn_settings(rows, kernels, "diagonal", 0, CLASSES)
     check, moments, prepare, decide = (Pass(**costs[name]) for name in ("check", "moments", "prepare", "decide"))
@@ -138,20 +138,20 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--link-mbit", type=float, help="of each worker, in a network namespace of its own")
     parser.add_argument("--learn-us", type=float, default=16.0, help="of a row that is learned, by two threads")
-    parser.add_argument("--link-gbit", type=float, default=10.0, help="of the paper cluster")
-    parser.add_argument("--storage-gb", type=float, default=10.0, help="a second, of the paper cluster")
+    parser.add_argument("--link-gbit", type=float, default=10.0, help="of the simulated cluster")
+    parser.add_argument("--storage-gb", type=float, default=10.0, help="a second, of the simulated cluster")
     arguments = parser.parse_args()
     if arguments.measure:
         from simulation import measure
 
         if arguments.link_mbit and os.geteuid():
-            sys.exit("--link-mbit needs root: network namespaces cannot be made otherwise")
+            sys.exit("--link-mbit needs root: it creates network namespaces")
         found = measure(arguments.data, arguments.rows, arguments.workers, arguments.link_mbit)
         found["costs"]["learn_row_s"] = arguments.learn_us * 1e-6
     else:
         path = ROOT / "results" / "simulate.json"
         if not path.exists():
-            sys.exit(f"{path} is not there: measure the costs first, with --measure")
+            sys.exit(f"{path} does not exist: measure the costs first, with --measure")
         found = {name: json.loads(path.read_text())[name] for name in ("costs", "checked")}
     for row in found["checked"]:
         row["simulated_s"] = here(found["costs"], row["work"], row["rows"], row["workers"])

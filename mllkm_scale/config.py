@@ -2,7 +2,7 @@
 
     argument or option  >  job file  >  dask.config.set  >  environment  >  file  >  built-in
 
-They affect how a training runs, not its result. dask finds and reads them; this module checks them.
+They determine how a training run is executed, not its result. dask finds and reads them; this module checks them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 PARAMETERS = ("memory_budget", "scratch_dir", "n_jobs", "worker_timeout")
-"""Parameters of a training whose default can be configured."""
+"""Parameters of a training run whose default can be configured."""
 
 
 class Origin(IntEnum):
@@ -76,7 +76,7 @@ def _folder(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ParameterError(f"{value!r} is not a text such as tcp://node1:8786")
+        raise ParameterError(f"{value!r} is not an address such as tcp://node1:8786")
     return value
 
 
@@ -111,11 +111,11 @@ def _progress(value: Any) -> str:
 
 
 SETTINGS = {
-    "memory-budget": Setting("2GB", "bound on the peak memory of a training", _size),
+    "memory-budget": Setting("2GB", "bound on the peak memory of a training run", _size),
     "scratch-dir": Setting(None, "folder for temporary files", _folder),
     "n-jobs": Setting(-1, "threads; -1 for one per core", _jobs),
     "worker-timeout": Setting(300.0, "seconds to wait for the next result of dask workers", _seconds),
-    "report": Setting(True, "whether a training writes report.html", _switch),
+    "report": Setting(True, "whether a training run writes report.html", _switch),
     "progress": Setting("auto", "how the command line shows progress", _progress),
     "workers": Setting(None, "dask workers that the command line starts", _count),
     "scheduler": Setting(None, "dask scheduler that the command line uses", _text),
@@ -149,7 +149,7 @@ def is_configured(key: str) -> bool:
 
 
 def configured_parameters() -> dict[str, Any]:
-    """The parameters of a training that are configured."""
+    """The parameters of a training run that are configured."""
     given = _given()
     keys = {name: name.replace("_", "-") for name in PARAMETERS}
     return {name: _read(key, given[key]) for name, key in keys.items() if key in given}
@@ -169,9 +169,9 @@ def in_force(keys: Iterable[str] = SETTINGS) -> tuple[InForce, ...]:
 def _given() -> dict[str, Any]:
     """What the user has configured, as written; a key with the value null counts as absent."""
     try:
-        import dask.config as dask_config  # takes a tenth of a second, which help must not take
-    except ValueError as error:  # of a file that is no YAML, and not only of ours
-        raise ParameterError(f"{' '.join(str(error).split())}: mend the file, or remove it") from error
+        import dask.config as dask_config  # takes a tenth of a second, and --help must be fast
+    except ValueError as error:  # a file is not YAML; it may belong to another package
+        raise ParameterError(f"{' '.join(str(error).split())}: correct the file, or remove it") from error
     written = dask_config.get("mllkm", None) or {}
     if not isinstance(written, Mapping):
         raise ParameterError(

@@ -56,7 +56,7 @@ class DataError(MLLKMError, ValueError):
 
 
 class BudgetError(MLLKMError, ValueError):
-    """The memory budget is too small; the message names the least one that works."""
+    """The memory budget is too small; the message names the smallest one that works."""
 
     exit_code = 4
 
@@ -68,7 +68,7 @@ class ModelFileError(MLLKMError):
 
 
 class CheckpointError(MLLKMError):
-    """A checkpoint is missing, damaged, or belongs to another training."""
+    """A checkpoint is missing, damaged, or belongs to another training run."""
 
     exit_code = 6
 
@@ -101,7 +101,7 @@ class FetchError(MLLKMError):
 class InterruptedTraining(MLLKMError):
     """A signal interrupted the training after its checkpoint was written.
 
-    `result` is the training as far as it was, with the model of its machines so far; None if there is no model yet.
+    `result` is the training so far, with the model of the machines so far; None if there is no model yet.
     """
 
     exit_code = 130

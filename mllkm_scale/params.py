@@ -1,4 +1,4 @@
-"""All parameters of a training: their defaults, their meaning, and the checks of their values."""
+"""All parameters of a training run: their defaults, their meaning, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def parameter(default: Any, help: str, choices: Choice | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Params:
-    """Parameters of a training; the documentation of the estimator explains them in full."""
+    """Parameters of a training run; the documentation of the estimator explains them in full."""
 
     C: float | str = parameter(
         "auto",
-        "weight of the hinge loss against the norm; 'auto': chosen by held-out rows, or by the number of features",
+        "weight of the hinge loss against the norm; 'auto': chosen on held-out rows, or by the number of features",
     )
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
@@ -44,8 +44,8 @@ class Params:
     anchors: str | int | NDArray[Any] = parameter(
         "auto",
         "candidate anchors: 'learned' ones (also 'learned:N', 'learned+all', 'learned+N'), 'all' samples, a number of"
-        " random ones, 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows the better ones on"
-        " held-out rows",
+        " random ones, 'kmeans:N' centres, an array, or 'auto': learned ones, or with few rows those that are"
+        " better on held-out rows",
     )
     metric: str | int | None = parameter(
         "auto",
@@ -53,26 +53,26 @@ class Params:
         " number of its rows, or None",
     )
     ridge: float | str = parameter(
-        "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto': chosen by held-out rows"
+        "auto", "weight of the squared norms, times the rows, when kernels are learned; 'auto': chosen on held-out rows"
     )
     finish: str = parameter(
         "auto",
-        "what follows when kernels are learned: 'mkl' weighs and certifies them, 'none' leaves the machine as learned,"
-        " 'auto' weighs them unless that costs too much",
+        "what follows when kernels are learned: 'mkl' computes weights and a certificate, 'none' keeps the learned"
+        " machine, 'auto' is 'mkl' unless it would take too long or predict worse",
         ("auto", "mkl", "none"),
     )
     normalize: str | None = parameter("trace", "divide each kernel by its mean diagonal, or None", ("trace", "none"))
     local_bias: float | str = parameter("auto", "square of the constant component of each kernel; the paper has 0")
     scaling: str = parameter(
         "auto",
-        "scaling of the features; 'auto': standard, and quantile columns as well where they add information and kernels"
-        " are learned",
+        "scaling of the features; 'auto': standard, with additional quantile columns if kernels are learned and the"
+        " columns add information",
         ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto"),
     )
     reduction: str | None = parameter(
         "auto",
-        "features that are made of many columns before the scaling: singular vectors ('svd:N'), random signs"
-        " ('random:N'), 'none', or 'auto': of sparse rows with more than 1,024 columns",
+        "reduction of many columns to few features, before the scaling: by singular vectors ('svd:N') or random signs"
+        " ('random:N'), 'none', or 'auto': for sparse rows with more than 1,024 columns",
     )
     n_components: int | float | None = parameter(None, "principal components kept, or their share of variance below 1")
     whiten: bool = parameter(False, "give each principal component unit variance")
@@ -80,23 +80,24 @@ class Params:
         "shared", "kernel weights shared by the classes, or one machine per class", ("shared", "ovr")
     )
     class_weight: ClassWeight = parameter(
-        None, "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum each"
+        None,
+        "weight of the rows of each class in the loss: label:weight,..., or 'balanced' for the same sum in each class",
     )
     strategy: str = parameter("working-sets", "two working sets, or Algorithm 2 as printed", ("working-sets", "paper"))
     overlap: str = parameter(
         "auto",
-        "scan the open kernels while the next round is solved: 'auto' where scanning is the larger part",
+        "scan the open kernels while the next round is solved: 'auto' if scanning is the larger part",
         ("auto", "always", "never"),
     )
     pricing: str = parameter(
         "auto",
-        "scan a share of the open kernels in rounds where a scan of all would be the larger part, or always scan all",
+        "'auto' scans only a share of the open kernels in rounds in which a full scan would dominate; 'full' scans all",
         ("auto", "full"),
     )
     tol: float = parameter(0.01, "relative duality gap over all candidate kernels at which training stops")
     max_kernels: int | None = parameter(None, "largest number of kernels of the model, in every round")
     max_features: int | None = parameter(
-        None, "largest number of features that are used: those that a short descent of learned kernels counts most"
+        None, "largest number of features that are used: the most important ones in a short descent of learned kernels"
     )
     max_bytes: str | int | None = parameter(
         None,
@@ -104,7 +105,9 @@ class Params:
         " kernels and bits are chosen to fit",
     )
     max_rounds: int | None = parameter(None, "largest number of rounds of the outer loop")
-    time_limit: float | None = parameter(None, "seconds after which the current round is the last")
+    time_limit: float | None = parameter(
+        None, "seconds to train for: learning is fitted to them, and the round in which they end is the last"
+    )
     memory_budget: str | int = parameter("2GB", "bound on the peak memory of the process, such as 1GB")
     scratch_dir: str | None = parameter(None, "folder for temporary files (default: the system's)")
     random_state: int | None = parameter(0, "seed of all random choices")
@@ -132,7 +135,7 @@ class Params:
             _positive("C", self.C)
         check_class_weight(self.class_weight)
         if self.reduction not in ("auto", "none", None):
-            from mllkm_scale.data.sparse.reduction import reduction_spec  # takes time that help does not have
+            from mllkm_scale.data.sparse.reduction import reduction_spec  # slow to import, and --help must be fast
 
             reduction_spec(self.reduction)
         self._check_learned()
@@ -231,7 +234,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "multi_class": "ovr",
     }
 }
-"""Named settings. "paper": C = 100, ten gammas over [0.01, 10], kernels and features as they are, one-vs-rest."""
+"""Named settings. "paper": C = 100, ten gammas over [0.01, 10], all samples as anchors, unnormalised kernels and
+features, one-vs-rest."""
 
 
 def defaults() -> dict[str, Any]:

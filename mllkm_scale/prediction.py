@@ -1,4 +1,5 @@
-"""Prediction from file to file, block by block, whose target appears completely or not at all; rows explained."""
+"""Prediction from file to file, block by block, whose target appears completely or not at all; and explanations of
+rows."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def predict_file(
         Pass ``model.direct()`` to use no tables, here and on the workers.
     source : path
         HDF5, zarr, or any format that `mllkm_scale.data.convert` reads; "-" for CSV on standard input, whose rows are
-        predicted as they come. zarr and Parquet may be a URL that fsspec opens.
+        predicted as they arrive. zarr and Parquet may be a URL that fsspec opens.
     target : path
         Ends with .h5, .hdf5, .csv or .tsv; "-" for CSV on standard output.
     format : str, optional
@@ -123,7 +124,7 @@ def predict_file(
         missing features, with columns of similar names.
     ParameterError
         If the target exists, is the source, or has an unknown suffix; if an option does not fit the source; or if
-        probabilities are asked of a model without a calibration.
+        probabilities are requested from a model without a calibration.
     ScratchError
         If the target cannot be written.
 
@@ -237,7 +238,7 @@ def explain_file(
 
 
 class _Enough(Exception):
-    """All rows that are asked for have been read."""
+    """All requested rows have been read."""
 
 
 def _path(given: str | os.PathLike[str] | URL) -> Any:
@@ -268,7 +269,7 @@ class _Passing:
         self.columns = columns
 
     def take(self, rows: Rows) -> None:
-        """Predict rows, and write what comes out."""
+        """Predict rows, and write the predictions."""
         self.write(self._evaluate(self._model, rows, self._n_jobs))
 
     def write(self, values: Array) -> None:

@@ -1,4 +1,4 @@
-"""Text of files, names and labels as it may stand on a terminal, in a log or on a page: control characters escaped."""
+"""Text of files, names and labels with escaped control characters, safe for terminals, logs and pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 __all__ = ["printable"]
 
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, formats such as a change of direction, surrogates, line ends
-_JOINERS = "\u200c\u200d"  # of words in Persian and of pictures: they change how letters look and nothing else
+_JOINERS = "\u200c\u200d"  # of words in Persian and of pictures: they only change how letters look
 
 
 def printable(text: object, *, keep: str = "", longest: int | None = None) -> str:

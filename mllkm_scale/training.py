@@ -60,24 +60,24 @@ def train(
     Parameters
     ----------
     dataset : Dataset, or a collection
-        Samples and labels, on disk or in memory, and weights of the samples, if it has such. Or the samples as a dask
-        array, a dask DataFrame or an object of xarray: its blocks are computed once, by the workers of `client` or of
-        the active client, or else here, some at a time, and written to `scratch_dir`, or to `run_dir` if that is not
-        given, where they stay until the end.
+        Samples and labels, on disk or in memory, and optionally weights of the samples. Or the samples as a dask array,
+        a dask DataFrame or an xarray object: its blocks are computed once, some at a time, by the workers of `client`
+        or of the active client if there are any, and otherwise in this process. They are written to `scratch_dir`, or
+        to `run_dir` if that is not given, and removed at the end.
     y : dask array, Series, DataArray or array, optional
         The labels of a collection.
     sample_weight : dask array, Series, DataArray or array, optional
-        The weights of the rows, of a collection or of a Dataset that brings none; they are kept in memory.
+        The weights of the rows of a collection, or of a Dataset without weights; they are kept in memory.
     test : Dataset, optional
         Labelled rows on which the model is tested at the end; the training does not depend on them.
     client : distributed.Client, optional
         Its workers scan the kernels and pass over the samples, while this process solves. They read data on disk by its
-        path, and the files that this process writes to the run folder (or `scratch_dir`). The result has the bits of a
-        training without workers.
+        path, and the files that this process writes to the run folder (or `scratch_dir`). The result is the same, bit
+        for bit, as without workers.
     run_dir : path, optional
         Folder for the model, a checkpoint after each round, the history, the plan, the log and the report.
     resume : bool
-        Continue from the checkpoint in `run_dir`; the result has the bits of an uninterrupted training.
+        Continue from the checkpoint in `run_dir`; the result is the same, bit for bit, as that of an uninterrupted run.
     overwrite : bool
         Replace the training in `run_dir`.
     listener : callable, optional
@@ -85,7 +85,7 @@ def train(
     should_stop : callable, optional
         Called often; when it returns true, training stops with InterruptedTraining, and can be resumed.
     preset : str, optional
-        "paper" for the setting of the paper; given parameters override it.
+        "paper" for the settings of the paper; given parameters override it.
     held_bytes : int
         Memory of other arrays and libraries of the program; it counts within `memory_budget`.
     report : bool, optional
@@ -111,7 +111,7 @@ def train(
             parent = settings.scratch_dir or run_dir
             dataset = stack.enter_context(_stored(dataset, y, settings, client, parent, room_bytes, should_stop))
         elif y is not None:
-            raise ParameterError("y is for the rows of a collection of dask or xarray: a Dataset brings its labels")
+            raise ParameterError("y is for collections of dask or xarray: a Dataset has its own labels")
         if sample_weight is not None:
             dataset = dataset.with_weights(np.asarray(sample_weight))
         relative, budget_bytes = settings.C == "auto", settings.budget_bytes
@@ -172,7 +172,7 @@ def _stored(
 def dask_executor(
     client: Client, run_dir: Path | None, params: Params, plan: Plan, poll: Callable[[], None], listener: Listener
 ) -> AbstractContextManager[Executor]:
-    """The workers of a client as the executor of one training, or of several in turn."""
+    """The workers of a client as the executor of one training run, or of several in turn."""
     from mllkm_scale.cluster.executor import dask_executor as open_executor
 
     return open_executor(

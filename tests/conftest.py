@@ -38,7 +38,7 @@ settings.load_profile("repeatable")
 # Hypothesis also draws numbers that stand in modules that were imported: examples would depend on the tests before.
 if hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
-CLUSTERS = {"cli", "cluster", "faults"}  # folders whose tests start processes and wait for them within bounds
+CLUSTERS = {"cluster", "faults"}  # folders whose tests start clusters and wait for them within bounds
 EMBEDDED = {"breast_cancer": load_breast_cancer, "digits": load_digits, "iris": load_iris, "wine": load_wine}
 
 
@@ -59,13 +59,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several test processes, one takes a whole file, for its fixtures; and one all that starts clusters."""
+    """Of several test processes, one takes a whole file, for its fixtures; and one, from the start, all clusters."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             return "clusters" if CLUSTERS & set(Path(file).parts) else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if "clusters" in self.workqueue:  # they take longest
+                self.workqueue.move_to_end("clusters", last=False)
+            super()._assign_work_unit(node)
 
     return Together(config, log)
 

@@ -112,7 +112,7 @@ PYTHON: dict[str, tuple[Callable[[SimpleNamespace], Any], str]] = {
     ),
     "partial_fit without all classes": (
         lambda have: MLLKMClassifier().partial_fit(have.X, have.y),
-        "classes=None: name all labels that can come in the first call",
+        "classes=None: give all possible labels in the first call",
     ),
     "a file that is no model": (
         lambda have: load_model("iris.csv"),

@@ -39,7 +39,7 @@ def test_an_earlier_checkpoint_is_refused_with_a_remedy_and_stays(tmp_path):
     before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
     asked = {"anchors": "all", "C": 10.0, "tol": 1e-4, "n_jobs": 1, "random_state": 0, "memory_budget": "1GB"}
     shutil.copy(BEFORE / "iris.h5", tmp_path / "iris.h5")
-    refused = r"an array 'machine0_in_play', which this version does not know: .* or train anew with --overwrite"
+    refused = r"an array 'machine0_in_play', which this version does not know: .* or start again with --overwrite"
     with Dataset.open(tmp_path / "iris.h5") as dataset, pytest.raises(CheckpointError, match=refused):
         train(dataset, run_dir=tmp_path / "run", resume=True, **asked)
     assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before

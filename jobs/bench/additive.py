@@ -1,15 +1,15 @@
-"""Component-wise inference: tables against the direct form, of all four maps.
+"""Component-wise inference: tables compared with the direct form, for all four maps.
 
     python jobs/bench/additive.py [--kernels 200] [--rows 10000] [--repeats 5] [--trained 0]
 
-MNIST after a projection to 50 components (ten classes) and ijcnn1 (two), on one thread. The machines have exactly as
-many kernels as asked for, with anchors and gammas from the data; the duals are random, as neither form takes notice of
-how they came about, and the decision values are scaled as those of a trained machine are. Rows are timed as
-`Model.decision_function` gets them, preparation included, and as the tables get them, prepared. Both forms are timed in
-turn, so that a slow minute of the machine meets them both, and the fastest repeat counts. The deviation is measured on
-these rows, and on rows a million times as far out. Then the number of kernels from which tables pay: after how many
-rows the time that making them took is earned back. With --trained N machines are trained on N rows of MNIST too, and
-compared; from 600 rows on they have about 200 kernels, while those of ijcnn1 are too sparse to need tables.
+MNIST after a projection to 50 components (ten classes) and ijcnn1 (two), on one thread. The machines have exactly the
+requested number of kernels, with anchors and gammas from the data. The duals are random, because the time does not
+depend on them, and scores are scaled as those of a trained machine. Times are measured with preparation of the rows
+(`Model.decision_function`) and without it. Both forms are timed alternately, so that disturbances affect both, and the
+fastest repeat counts. The deviation is measured on these rows, and on rows that are a million times as far away. The
+job also measures after how many rows the time to make the tables is saved, by the number of kernels. With --trained N,
+machines are also trained on N rows of MNIST and compared; from 600 rows on they have about 200 kernels, while those of
+ijcnn1 are too sparse to need tables.
 
 Writes results/additive.json.
 """
@@ -64,7 +64,7 @@ def main() -> None:
         for name, maps in result["pays"].items():
             for map, found in maps.items():
                 shown = ", ".join(f"{row['kernels']}: {row['rows_to_pay'] or np.inf:,.0f}" for row in found)
-                print(f"{name} {map}: rows after which tables have paid, by kernels: {shown}")
+                print(f"{name} {map}: rows after which tables save time, by kernels: {shown}")
         if arguments.trained:
             result["trained"] = dict(trained(arguments, rows["mnist"]))
             show(result["trained"])
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def machine(name: str, map: str, n_kernels: int) -> Model:
-    """A component-wise machine of exactly so many kernels, whose decision values have a mean square of 1."""
+    """A component-wise machine with this number of kernels, whose decision values have a mean square of 1."""
     data = load(name)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(data["y"]))
@@ -152,7 +152,7 @@ def far_out(direct: Model, tables: AdditiveModel, X: np.ndarray) -> float:
 
 
 def pays(name: str, map: str, n_kernels: int, X: np.ndarray) -> dict[str, float | None]:
-    """After how many rows the time to make the tables is earned back; None is never."""
+    """The number of rows after which tables save more time than it takes to make them; None means never."""
     model = machine(name, map, n_kernels)
     making_s = min(timed(lambda: compile_additive(model))[0] for _ in range(2))
     tables, direct, X = compile_additive(model), model.direct(), X[:1024]
@@ -190,7 +190,7 @@ def trained(arguments: argparse.Namespace, X: np.ndarray) -> Iterator[tuple[str,
 
 
 def warm_up() -> None:
-    """Compile what numba has not in its cache."""
+    """Compile the functions that are not in the cache of numba."""
     for map in MAPS:
         model = machine("ijcnn1", map, 20)
         model.decision_function(np.zeros((1, model.n_features_in)))

@@ -1,4 +1,5 @@
-"""Emulated boards without a floating point unit: a header in integers is compiled for one, run, and counted.
+"""Emulated boards without a floating-point unit: compile an integer header for a board, run it, and count instructions
+or cycles.
 
     Cortex-M3   arm-none-eabi-gcc and qemu-system-arm (mps2-an385); instructions, counted by a clock that QEMU moves by
                 32 ns for each of them
@@ -131,7 +132,7 @@ int main(void)
 
 @dataclass(frozen=True)
 class Counted:
-    """What a board has said of each row: scores (rows, K), codes, and what was counted."""
+    """The output of a board for each row: scores (rows, K), codes, and counts."""
 
     scores: np.ndarray
     codes: np.ndarray
@@ -150,7 +151,7 @@ class Board:
 
     @property
     def missing(self) -> list[str]:
-        """Programs that are not there."""
+        """Programs that are not installed."""
         return [tool for tool in (self.compiler[0], self.emulator[0]) if shutil.which(tool) is None]
 
     def run(self, header: Path, U: np.ndarray, timeout_s: float = 120.0) -> Counted:
@@ -165,7 +166,7 @@ class Board:
         said = subprocess.run(
             [*self.emulator, "firmware.elf"], cwd=folder, check=True, timeout=timeout_s, capture_output=True, text=True
         )
-        plain = re.sub(r"\x1b\[\d+m", "", said.stdout + said.stderr)  # simavr colours what a board says
+        plain = re.sub(r"\x1b\[\d+m", "", said.stdout + said.stderr)  # simavr colours the output of a board
         numbers = re.findall(r"^(-?\d+)\.?$", plain, re.MULTILINE)  # simavr shows the end of a line as a dot
         found = np.array(numbers, dtype=np.int64).reshape(len(U), -1)
         return Counted(found[:, 2:], found[:, 1], found[:, 0])

@@ -1,12 +1,12 @@
-"""Memory budgets: the same training within 0.5, 1, 2 and 4 GB, and what the store of Gram tiles is worth.
+"""Memory budgets: the same training run within 0.5, 1, 2 and 4 GB, and the benefit of the store of Gram tiles.
 
     python jobs/bench/budgets.py [--budgets 0.5GB 1GB 2GB 4GB] [--rows 10000] [--C 10] [--tol 0.02]
 
-MNIST, all 784 pixels, ten classes, all samples as anchors. Each training is a process of its own; its peak memory must
-stay below the budget, and its time is compared with that of the largest budget. A budget that the plan refuses is shown
-with what it says. Then an inner problem of the smallest budget is solved on Gram tiles, as is done where the interior
-point does not fit: tiles that are kept in what this budget leaves, and tiles that are made anew each time. Writes
-results/budgets.json with the history of the rounds, and prints a line a budget beside the goal.
+MNIST, all 784 pixels, ten classes, all samples as anchors. Each training run is a separate process. Its peak memory
+must stay below the budget, and its time is compared with that of the largest budget. If the plan refuses a budget, its
+message is shown. Then an inner problem of the smallest budget is solved on Gram tiles, as if the interior point did not
+fit: with tiles kept within the budget, and with tiles that are computed each time. Writes results/budgets.json with the
+history of the rounds, and prints a line per budget beside the goal.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def train_within(budget: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The record of a training within this budget, or why there is none."""
+    """The record of a training run within this budget, or the reason why there is none."""
     params = {"C": arguments.C, "tol": arguments.tol, "anchors": "all", "scaling": "none", "memory_budget": budget}
     try:
         with Dataset.open(folder / "train.h5") as dataset:

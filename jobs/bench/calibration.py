@@ -2,10 +2,10 @@
 
     python jobs/bench/calibration.py [--tables heart,diabetes,...] [--splits 4] [--most 2000]
 
-Each table is split by seed into rows to train on, at most so many, and others to measure on; no official test row is
-used. Of all splits of a table together it prints the calibration error (that of `Evaluation`), log loss and Brier
-score, and beside them what a slope of 1 would give. The calibration error of few rows is never 0: "chance" is its mean,
-and "95 %" its quantile, if the classes came with exactly the probabilities that the models give them.
+Each table is split by seed into training rows, of a limited number, and test rows; official test rows are not used. For
+all splits of a table together, it prints the calibration error (as in `Evaluation`), log loss and Brier score, and the
+values for a slope of 1. The calibration error of few rows is never 0: "chance" is its mean, and "95 %" its quantile,
+for classes drawn with exactly the predicted probabilities.
 
 Writes results/calibration.json.
 """
@@ -39,10 +39,10 @@ def measured(models: list[Model], parts: list[Dataset]) -> dict[str, float]:
 
 
 def pooled_error(models: list[Model], parts: list[Dataset], draws: int = 0) -> tuple[float, Array]:
-    """How far the largest probability is from how often its class is true, over the rows of all parts.
+    """The mean difference between the largest probability and the frequency of its class, over the rows of all parts.
 
-    Also what that would be, in so many draws, if every class came with its probability: a row that is measured in
-    several splits has one class in all of them, as it has in the data.
+    Also the same in `draws` simulations, whose classes are drawn with the predicted probabilities. A row that is
+    measured in several splits has the same class in all of them, as in the data.
     """
     largest, right, bins, rows = [], [], [], []
     for model, part in zip(models, parts, strict=True):
@@ -60,7 +60,7 @@ def pooled_error(models: list[Model], parts: list[Dataset], draws: int = 0) -> t
 
 
 def of_table(name: str, splits: int, most: int) -> dict[str, Any]:
-    """What is measured on one table."""
+    """The measurements of one table."""
     data = load(name)
     X, y = data["X"], data["y"]
     sizes = {"train_size": min(most, int(0.6 * len(X))), "test_size": min(most, int(0.4 * len(X)))}

@@ -1,10 +1,11 @@
-"""Up to how many levels a category is better encoded by indicators, and from how few rows a level is a rare one.
+"""The number of levels up to which indicators are better for a category, and the number of rows below which a level is
+rare.
 
     python jobs/bench/category_limits.py [--splits 3] [--tables crx german]
 
 Tables with text are converted, and their training rows (70 %, those of jobs/bench/text_tables.py) are split again and
-again. Two machines that are quick to train judge the settings: an RBF SVM whose C is the best of four for each table
-and setting, and learned kernels as they are learned.
+again. The settings are compared with two machines that train quickly: an RBF SVM with the best of four C for each table
+and setting, and learned kernels without MKL.
 """
 
 from __future__ import annotations

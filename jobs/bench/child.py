@@ -1,9 +1,9 @@
-"""A training in a process of its own, whose peak memory is that of this training alone.
+"""A training run in a separate process, so that its peak memory is measured separately.
 
     python jobs/bench/child.py TRAIN.h5 TEST.h5 RUN_DIR PARAMETERS
 
-The jobs call it by `train_in_child`; the parameters are JSON. It leaves the run folder, with record.json in it: what
-`train_file` records, the forms of the inner problem, and error and time on the test rows, which are read afterwards.
+The jobs call it by `train_in_child`; the parameters are JSON. It writes record.json into the run folder: the record of
+`train_file`, the forms of the inner problem, and error and time on the test rows, which are read after training.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from machines import measured
 
 
 def train_in_child(train: Path, test: Path, run_dir: Path, params: dict[str, Any]) -> dict[str, Any]:
-    """The record of a training on one HDF5 file, tested on another."""
+    """The record of a training run on one HDF5 file, tested on another."""
     command = [sys.executable, __file__, str(train), str(test), str(run_dir), json.dumps(params)]
     if code := subprocess.run(command, check=False).returncode:
         sys.exit(f"the training in {run_dir.name} ended with {code}")
@@ -31,7 +31,7 @@ def train_in_child(train: Path, test: Path, run_dir: Path, params: dict[str, Any
 
 
 def mllkm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, **params: Any) -> dict[str, Any]:
-    """The record of our machine with these parameters, trained and tested in a process of its own."""
+    """The record of MLLKM with these parameters, trained and tested in a separate process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_hdf5(folder / "train.h5", X, y)

@@ -1,8 +1,8 @@
-"""Peak memory of every command on files that declare or hold hostile sizes, and what the command says of them.
+"""Peak memory of every command on files that declare or have hostile sizes, and the messages of the commands.
 
     python jobs/bench/command_memory.py [--memory 1GB]
 
-Each command is a process of its own with a memory budget. It must end in a named error, or well, and within its budget.
+Each command is a separate process with a memory budget. It must succeed or end with a named error, within its budget.
 Writes results/command_memory.json and prints the table of docs/reliability.md; exits with 1 after a failure.
 """
 
@@ -37,7 +37,7 @@ MB = 2**20
 
 @dataclass(frozen=True)
 class Trial:
-    """A command on a file that is not what it should be."""
+    """A command and its hostile file."""
 
     what: str
     words: tuple[str, ...]
@@ -45,7 +45,7 @@ class Trial:
 
 
 def trials(folder: Path, memory: str) -> Iterator[Trial]:
-    """The hostile files are made when they are asked for; small ones declare what large ones hold."""
+    """The hostile files are made one by one, when they are needed; small ones declare large contents."""
     budget = ("--memory", memory)
     ordinary(folder)
 
@@ -145,7 +145,7 @@ def trials(folder: Path, memory: str) -> Iterator[Trial]:
 
 
 def ordinary(folder: Path) -> None:
-    """Data and a model that nothing is wrong with."""
+    """Intact data and an intact model."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
     with h5py.File(folder / "data.h5", "w") as file:
@@ -155,7 +155,7 @@ def ordinary(folder: Path) -> None:
 
 
 def declared_npy() -> bytes:
-    """The header of an array of 1e12 numbers, and none of them."""
+    """The header of an array of 1e12 numbers, without the numbers."""
     file = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (1, 10**6, 10**6)}
     np.lib.format.write_array_header_1_0(file, header)
@@ -163,7 +163,7 @@ def declared_npy() -> bytes:
 
 
 def watched(trial: Trial) -> dict[str, object]:
-    """Run a command to its end: exit code, seconds, peak memory, and the last line that it says."""
+    """Run a command to its end: exit code, seconds, peak memory, and the last line of its output."""
     command = [sys.executable, "-m", "mllkm_scale", *trial.words]
     started = time.monotonic()
     with tempfile.TemporaryFile() as said, open(trial.stdin or os.devnull, "rb") as given:
@@ -188,7 +188,7 @@ def watched(trial: Trial) -> dict[str, object]:
 
 
 def peak_bytes(pid: int) -> int:
-    """The largest memory of a process so far, as the system knows it; `getrusage` would count this process, too."""
+    """The peak memory of a process so far, from the system; `getrusage` would count this process, too."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

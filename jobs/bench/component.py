@@ -1,12 +1,12 @@
-"""The scan of component-wise kernels by one-dimensional sums, against direct evaluation by blocked NumPy.
+"""The scan of component-wise kernels by one-dimensional sums, compared with direct evaluation by blocked NumPy.
 
     python jobs/bench/component.py [--rows 20000] [--support 3000] [--sample 60] [--repeats 3]
 
-MNIST after a projection to 50 components, all rows as anchors, five gammas, one class and ten; the duals are random, as
-a scan takes no notice of how they came about. Direct evaluation, by the explicit features in blocks of 16 MB, is timed
-on a sample of the anchors and EXTRAPOLATED to all of them. Times are CPU seconds of one thread, the least of the
-repeats, so that a busy machine disturbs them little; what is compiled was compiled before. Deviations are relative to
-the largest form of the same gamma. Writes results/component.json.
+MNIST after a projection to 50 components, all rows as anchors, five gammas, one class and ten; the duals are random,
+because the time of a scan does not depend on them. Direct evaluation, by the explicit features in blocks of 16 MB, is
+timed on a sample of the anchors and EXTRAPOLATED to all of them. Times are CPU seconds of one thread, the smallest of
+the repeats, so that other load has little effect; compilation is excluded. Deviations are relative to the largest form
+of the same gamma. Writes results/component.json.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def measure(
 
 
 def least(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """CPU seconds of the fastest repeat, and what it gave."""
+    """CPU seconds of the fastest repeat, and its result."""
     times = []
     for _ in range(repeats):
         started = time.thread_time()

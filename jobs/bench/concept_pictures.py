@@ -81,7 +81,7 @@ def only(model: Model, kept: np.ndarray) -> Model:
 
 
 def best_first(model: Model, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Kernels in an order in which each lowers the hinge loss of the sum most."""
+    """Kernels in greedy order: each lowers the hinge loss of the sum most."""
     each = np.stack([only(model, np.array([m])).decision_function(X) for m in range(model.n_kernels)])
     signs, total, order = np.where(codes, 1.0, -1.0), np.zeros(len(X)), []
     while len(order) < len(each):
@@ -95,7 +95,7 @@ def best_first(model: Model, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 @styled
 def draw_kernel(path: Path) -> None:
-    """One kernel of a trained machine taken apart, and the sum of its kernels growing to a curved boundary."""
+    """The factors of one kernel of a trained machine, and the boundary of more and more of its kernels."""
     from matplotlib.figure import Figure
 
     banana = load("banana")
@@ -155,7 +155,7 @@ def _samples(axis: Any, Z: np.ndarray, codes: np.ndarray, alpha: float = 0.6) ->
 
 @styled
 def draw_maps(path: Path) -> None:
-    """The four maps, the features that they make of an offset, and where global and component-wise kernels count."""
+    """The four maps, their features of an offset, and the regions in which global and component-wise kernels act."""
     from matplotlib.figure import Figure
 
     t = np.linspace(0, 3, 400)
@@ -185,7 +185,7 @@ def draw_maps(path: Path) -> None:
 
 @styled
 def draw_learned(path: Path) -> None:
-    """Anchors of a descent on banana: where they start, how they move, and what MKL makes of them."""
+    """Anchors of a descent on banana: at the start, after learning, and after MKL."""
     from matplotlib.figure import Figure
 
     banana, n_kernels = load("banana"), 24
@@ -236,7 +236,7 @@ def draw_learned(path: Path) -> None:
 
 @styled
 def draw_certificate(path: Path) -> None:
-    """Bounds, gap and kernels over the rounds of a training on USPS."""
+    """Bounds, gap and kernels over the rounds of a training run on USPS."""
     from matplotlib.figure import Figure
 
     usps = load("usps")
@@ -269,7 +269,7 @@ def draw_certificate(path: Path) -> None:
 
 
 def draw_budget(path: Path) -> None:
-    """One training within three budgets, each in a process of its own."""
+    """One training run within three budgets, each in a separate process."""
     usps, runs = load("usps"), []
     options = ["--C", "10", "--scaling", "none", "--tol", "0.05", "--gammas", "0.095,0.0465,0.0116,0.0029"]
     options += ["--no-report", "--progress", "plain"]
@@ -286,7 +286,7 @@ def draw_budget(path: Path) -> None:
 
 @styled
 def draw_plans(runs: list[dict[str, Any]], path: Path) -> None:
-    """Plans as bars, a budget a bar, with the peaks that were measured and the forms that were solved."""
+    """Plans as bars, one per budget, with the measured peaks and the forms that were used."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 2.7))

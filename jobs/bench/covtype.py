@@ -1,15 +1,16 @@
-"""Covertype, class 2 against the rest, 581,012 x 54: how time and memory grow with the rows, beside the usual machines.
+"""Covertype, class 2 against the rest, 581,012 x 54: growth of time and memory with the rows, compared with other
+methods.
 
     python jobs/bench/covtype.py [--sizes N ...] [--C 10] [--gammas G ...] [--tol 0.05] [--memory 2GB] [--anchors all]
                                  [--time-limit 3600] [--peers linear nystroem lightgbm]
 
-Four fifths of the rows, chosen at random, are for training and the rest for testing; a size takes the first of the
-training rows. Features are scaled to [0, 1]: most are rare indicators, which a unit variance would blow up. Each
-training is a process of its own, whose peak memory is that of this size alone; one that reaches the time limit ends
-after its round, with the gap it has then. Time and peak memory grow as powers of the rows: the exponents are the slopes
-of straight lines through their logarithms, by least squares. The peers are LinearSVC, Nystroem with 1,000 landmarks
-before LinearSVC (13 GB for all rows), and LightGBM where it is installed, on the largest size. Writes
-results/covtype.json with the history of the rounds, and prints a line a size and a table.
+Four fifths of the rows, chosen at random, are for training and the rest for testing; a size uses the first training
+rows. Features are scaled to [0, 1]: most are rare indicators, which scaling to unit variance would inflate. Each
+training run is a separate process with its own peak memory; a run that reaches the time limit ends after its round,
+with its current gap. Time and peak memory grow as powers of the rows: the exponents are the slopes of straight lines
+through their logarithms, by least squares. The peers are LinearSVC, Nystroem with 1,000 landmarks before LinearSVC (13
+GB for all rows), and LightGBM if it is installed, on the largest size. Writes results/covtype.json with the history of
+the rounds, and prints a line per size and a table.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
 def grow(
     sizes: dict[int, np.ndarray], X: np.ndarray, y: np.ndarray, test: np.ndarray, arguments: argparse.Namespace
 ) -> dict[int, dict[str, Any]]:
-    """The records of trainings on these rows, by their number."""
+    """The records of training runs on these numbers of rows."""
     params = {
         "C": arguments.C,
         "gammas": arguments.gammas or "auto",

@@ -1,10 +1,10 @@
-"""The tables of docs/defaults.md that jobs measure, from the JSON files that they leave in results/.
+"""Writes the tables of docs/defaults.md from the JSON files of the jobs in results/.
 
     python jobs/bench/defaults_page.py [--results results] [--page docs/defaults.md] [--check]
 
-A table stands between the marks <!-- NAME --> and <!-- /NAME --> of the page, NAME being that of its job; those whose
-file is there are written anew, the others stay. With --check nothing is written, and the exit code says whether the
-page has the figures of the files.
+A table is between the marks <!-- NAME --> and <!-- /NAME --> of the page, where NAME is that of its job. A table is
+replaced if its file exists. With --check nothing is written, and the exit code shows whether the page has the figures
+of the files.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def selection(result: Result) -> list[str]:
 
 
 def table_row(name: str, row: Result, methods: list[str]) -> list[str]:
-    """Errors in percent with their deviation over the splits, the lowest in bold; and seconds of a training."""
+    """Errors in percent with their deviation over the splits, the lowest in bold; and seconds of a training run."""
     if "missing" in row:
         return [name, "missing", *[""] * (3 + 2 * len(methods))]
     found = [row["methods"][method] for method in methods]

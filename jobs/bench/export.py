@@ -1,13 +1,13 @@
-"""Exports on MNIST: how far ONNX and C are from Python, and what a row costs in each.
+"""Exports on MNIST: deviation of ONNX and C from Python, and the time of a row in each.
 
     python jobs/bench/export.py [--rows 2000] [--components 50] [--kernels 200] [--test 1000] [--repeats 5]
                                 [--time-limit 120]
 
 Machines of all four maps, global and component-wise, are trained on the first rows of MNIST, ten classes, and exported.
-Scores of test rows are compared with those of Python, kernel by kernel in double precision; labels that differ are
-counted apart where two scores are nearer to one another than 1e-5. Every target is timed on one thread, row by row and,
-where it takes several at once, in one batch; the fastest repeat counts. C is compiled with gcc -O2, and left out where
-there is no gcc; ONNX is left out where there is no onnxruntime.
+Scores of test rows are compared with those of Python, kernel by kernel in double precision; differing labels are
+counted separately if two scores differ by less than 1e-5. Every target is timed on one thread, row by row and, if it
+supports batches, in one batch; the fastest repeat counts. C is compiled with gcc -O2, and left out without gcc; ONNX is
+left out without onnxruntime.
 
 Writes results/export.json.
 """
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=200, help="most kernels of a machine")
     parser.add_argument("--test", type=int, default=1000, help="first test rows")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds of a training")
+    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds of a training run")
     arguments = parser.parse_args()
     data = load("mnist")
     rows = data["X_test"][: arguments.test].astype(np.float32)
@@ -178,7 +178,7 @@ def singles(rows: np.ndarray) -> list[np.ndarray]:
 
 
 def timed(work: Callable[[], Any], repeats: int, n_rows: int) -> float:
-    """Microseconds a row of the fastest repeat; the first call is for the caches alone."""
+    """Microseconds a row of the fastest repeat; the first call only fills the caches."""
     work()
     seconds = []
     for _ in range(repeats):

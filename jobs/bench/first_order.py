@@ -1,11 +1,12 @@
-"""Large and noisy: ways to weigh learned kernels on many rows, half of them support vectors, and their gap over time.
+"""Large and noisy data: algorithms for the weights of learned kernels on many rows, half of them support vectors, and
+their gap over time.
 
     python jobs/bench/first_order.py [--rows 50000] [--kernels 200] [--C 10] [--limit 60] [--ways ...] [--picture]
 
-Covertype, class 2 against the rest. Kernels are learned once; then each way solves the same convex problem, with these
-kernels alone, from the weights and margins of the learned machine, to one gap after the other:
+Covertype, class 2 against the rest. Kernels are learned once. Then each algorithm solves the same convex problem, with
+only these kernels, from the weights and margins of the learned machine, to a sequence of gaps:
 
-ascent       epochs of SDCA, after each of which the weights follow in closed form: what the package does
+ascent       epochs of SDCA with closed-form updates of the weights between them: used by the package
 alternation  SVMs solved by the same epochs for fixed weights, then the closed form
 free         the interior point on the free samples, with the others held at their bounds
 proximal     accelerated proximal gradients on P with a smoothed hinge, all samples at once, in double precision
@@ -48,12 +49,12 @@ WIDTH = 0.1  # of the margin over which the hinge is smoothed
 
 
 class TimeIsUp(Exception):
-    """A way has used up its limit."""
+    """An algorithm has reached the limit."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The inner solver with data and threads, the sets it starts from, and the seconds that a way may take."""
+    """The inner solver with data and threads, its initial sets, and the limit of seconds for an algorithm."""
 
     inner: InnerMKL
     sets: WorkingSets
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[50_000])
     parser.add_argument("--kernels", type=int, default=200)
     parser.add_argument("--C", type=float, default=10.0)
-    parser.add_argument("--limit", type=float, default=60.0, help="processor seconds that a way may take for a gap")
+    parser.add_argument("--limit", type=float, default=60.0, help="most processor seconds of an algorithm for a gap")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--picture", action="store_true")
     arguments = parser.parse_args()
@@ -116,7 +117,7 @@ def learned_task(n_rows: int, arguments: argparse.Namespace, threads: Threads) -
 
 
 def to_one_gap_after_the_other(task: Task, solve: Callable[[float, Callable[[], None]], Objective]) -> Curve:
-    """Processor seconds to each gap, every time from the start, until one takes too long."""
+    """Processor seconds to each gap, always from the start, until one takes too long."""
     curve: Curve = []
     for tol in GAPS:
         started = time.process_time()
@@ -193,7 +194,7 @@ def proximal(task: Task) -> Curve:
 
 
 def largest_eigenvalue(problem: RestrictedProblem, steps: int = 10) -> float:
-    """Of the Gram matrix of all features, by powers, and a tenth more."""
+    """The largest eigenvalue of the Gram matrix of all features, by power iteration, plus a tenth."""
     z, length = np.ones(problem.n_duals), 1.0
     for _ in range(steps):
         z = problem.responses(problem.vectors(z / np.linalg.norm(z)))
@@ -219,7 +220,7 @@ WAYS: dict[str, Callable[[Task], Curve]] = {
 
 
 def below(curve: Curve) -> Iterator[tuple[float, float]]:
-    """The points of a curve that are below all before."""
+    """The points of a curve that are below all earlier ones."""
     least = np.inf
     for seconds, gap in curve:
         if gap < least:
@@ -229,7 +230,7 @@ def below(curve: Curve) -> Iterator[tuple[float, float]]:
 
 @styled
 def draw(found: dict[str, dict[str, Curve]]) -> None:
-    """The gap over the seconds, a panel for every number of rows."""
+    """The gap over the seconds, with a panel for each number of rows."""
     figure = Figure(figsize=(3.6 * len(found), 2.8))
     axes = figure.subplots(1, len(found), squeeze=False)[0]
     for axis, (rows, curves) in zip(axes, sorted(found.items(), key=lambda item: int(item[0])), strict=True):

@@ -1,15 +1,16 @@
-"""Fuzz: damaged and crafted files of every format; each must end in a named error, or give what the whole file gives.
+"""Fuzz tests: damaged and crafted files of every format; each must give a named error, or the result of the intact
+file.
 
     python jobs/bench/fuzz.py [--inputs 10000] [--seed 0] [--formats model,checkpoint,hdf5] [--keep FOLDER]
 
-Inputs are made from small files that the package itself has written: bits are flipped, bytes replaced by extremes,
-parts cut, doubled or taken from another file; headers of archives and JSON files get wrong values in any field, and
-archives get a new checksum, so that it is right. Readers run in processes of their own. What they do is counted:
+Inputs are made from small files written by the package: bits are flipped, bytes replaced by extremes, parts cut,
+doubled or taken from another file; headers of archives and JSON files get wrong values in any field, and archives get a
+new, valid checksum. Readers run in separate processes. Their outcomes are counted:
 
     refused      an error of the package, on one line, without control characters
-    same         the result of the whole file
-    other        another result: of formats without a checksum, of which a changed digit is another number; of crafted
-                 files, whose field may have another value
+    same         the result of the intact file
+    other        another result: for formats without a checksum, where a changed digit is another number; for crafted
+                 files, where a field may have another value
     traceback    any other exception, or an error that is not one line
     hang         more than 10 s
     memory       more than 400 MB for a file of some kilobytes
@@ -43,7 +44,7 @@ import numpy as np
 from common import write
 from fuzz_formats import Format, make_formats
 
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.errors import MLLKMError
 
 HANG_S = 10.0
@@ -69,7 +70,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def main() -> None:
-    np.seterr(all="ignore")  # numbers beyond a type are what is wanted
+    np.seterr(all="ignore")  # overflow is intended here
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -136,7 +137,7 @@ def fuzz(
     return counts, failures
 
 
-# ---- what is done to a file
+# ---- damage to a file
 
 
 def changed(known: Format, whole: bytes, other: bytes, rng: random.Random, work: Path) -> tuple[bytes, bool]:
@@ -166,7 +167,7 @@ def changed(known: Format, whole: bytes, other: bytes, rng: random.Random, work:
 
 
 def crafted_seal(known: Format, rng: random.Random, work: Path) -> bytes:
-    """An archive file with a right checksum, and another header or other arrays."""
+    """An archive file with a valid checksum, and another header or other arrays."""
     header, arrays = read_archive(known.path, kind=known.archive, version=99, error=MLLKMError)
     for _ in range(rng.choice((1, 1, 2))):
         if rng.random() < 0.5 or not arrays:
@@ -209,7 +210,7 @@ def wrong_array(values: np.ndarray, rng: random.Random) -> np.ndarray | None:
 
 
 def with_wrong_field(value: Any, rng: random.Random) -> Any:
-    """A JSON value in which a field is another, missing, or one too many."""
+    """A JSON value in which a field is changed, missing or added."""
     paths = list(fields(value))
     changed_value = copy.deepcopy(value)
     if not paths:
@@ -228,7 +229,7 @@ def with_wrong_field(value: Any, rng: random.Random) -> Any:
 
 
 def crafted_json(whole: bytes, rng: random.Random) -> bytes:
-    """A JSON file, or a file of a JSON object a line, with a wrong field."""
+    """A JSON file, or a file with a JSON object per line, with a wrong field."""
     lines = whole.decode().splitlines()
     try:
         found, at = json.loads(whole), None
@@ -249,11 +250,11 @@ def fields(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from fields(item, (*path, key))
 
 
-# ---- who reads it
+# ---- readers in processes
 
 
 def read_all(read: Callable[[Path], str], paths: list[Path]) -> list[tuple[str, str]]:
-    """The outcome for each path, by processes that are made anew after one has hung or ended."""
+    """The outcome for each path; a process that hangs or ends is replaced."""
     outcomes: list[tuple[str, str]] = []
     while len(outcomes) < len(paths):
         outcomes += _by_a_process(read, paths[len(outcomes) :])
@@ -311,7 +312,7 @@ def _outcome(read: Callable[[Path], str], path: Path) -> tuple[str, str]:
 
 
 def _reset_peak() -> int:
-    """Begin to measure the peak anew where the system allows it; resident bytes now."""
+    """Reset the peak memory if the system allows it; returns the resident bytes."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _status_bytes("VmRSS")

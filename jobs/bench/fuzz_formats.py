@@ -1,7 +1,7 @@
-"""A small whole file of every format that the package reads, and a reader for each, for `fuzz.py`.
+"""A small intact file of every format that the package reads, and a reader for each, for `fuzz.py`.
 
-A reader takes a path, and gives a text that stands for what was read or for what came of it: a model for what is
-trained on or gone on from. It copies what the file needs beside it.
+A reader takes a path, and returns a text that identifies the result: the contents, or the model of training that uses
+or resumes from the file. It copies the other files that are needed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ QUIET: dict[str, Any] = {"n_jobs": 1, "report": False}
 ROUNDS: dict[str, Any] = {"anchors": "all", "C": 1.0, "max_rounds": 2, "tol": 1e-4, **QUIET}
 LEARNED: dict[str, Any] = {"anchors": "learned:4", **QUIET}
 COMPETING: dict[str, Any] = {"max_rounds": 1, **QUIET}
+SIZED: dict[str, Any] = {"max_bytes": 600, **QUIET}
 STREAMED: dict[str, Any] = {"warm_up": 30, "checkpoint_s": 0.0, **QUIET}
 SIZES: dict[str, Any] = {"kernel_counts": [4, 2], "max_rounds": 2, **QUIET}
 JOB_FILE = """\
@@ -77,7 +78,7 @@ progress = "plain"
 
 @dataclass(frozen=True)
 class Format:
-    """A file, what reads it, and what it is: an archive of some kind, or text of JSON."""
+    """A file, its reader, and its type: an archive of some kind, or JSON."""
 
     path: Path
     read: Callable[[Path], str]
@@ -86,12 +87,12 @@ class Format:
 
     @property
     def checked(self) -> bool:
-        """Whether damage cannot pass for another content."""
+        """Whether damage is always detected."""
         return bool(self.archive)
 
 
 def make_formats(folder: Path) -> dict[str, Format]:
-    """A whole file of every format, and its reader."""
+    """An intact file of every format, and its reader."""
     source = folder / "whole"
     source.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -152,6 +153,7 @@ def train_all(source: Path) -> None:
         train(data, test=data, run_dir=source / "run", **ROUNDS)
         train(data, run_dir=source / "learned", **LEARNED)
         train(data, run_dir=source / "competed", **COMPETING)
+        train(data, run_dir=source / "sized", **SIZED)
         train_path(data, 0.3, run_dir=source / "path", **SIZES)
         train(data, run_dir=source / "curves", componentwise=True, **ROUNDS)
     with Dataset.open(source / "mixed.h5") as table:
@@ -162,7 +164,7 @@ def train_all(source: Path) -> None:
 
 
 def run_formats(source: Path) -> dict[str, Format]:
-    """Files of run folders, and those that name a training."""
+    """Files of run folders, and those that name a training run."""
     checkpoint = partial(Format, archive="mllkm-checkpoint")
     formats = {
         "model": Format(source / "run" / "model.mllkm", partial(read_model, rows="table.csv", source=source)),
@@ -188,6 +190,7 @@ def run_formats(source: Path) -> dict[str, Format]:
             partial(resumed, settings=COMPETING, source=source),
             is_json=True,
         ),
+        "size": Format(source / "sized" / "size.json", partial(resumed, settings=SIZED, source=source), is_json=True),
         "job": Format(source / "job.toml", read_job),
         "anchors": Format(source / "rows.npy", read_given_anchors),
         "path.json": Format(source / "path" / "path.json", read_path_file, is_json=True),
@@ -231,7 +234,7 @@ def data_formats(source: Path) -> dict[str, Format]:
 
 
 def digest(*values: Any) -> str:
-    """Stands for a result."""
+    """A digest that identifies a result."""
     found = hashlib.blake2b(digest_size=8)
     for value in values:
         is_array = isinstance(value, np.ndarray)
@@ -241,7 +244,7 @@ def digest(*values: Any) -> str:
 
 
 def beside(path: Path, whole: Path) -> Path:
-    """A copy of a folder in which this file stands in the place of that of its name."""
+    """A copy of a folder in which this file replaces the one of the same name."""
     run = path.parent / "copy"
     shutil.copytree(whole, run)
     shutil.copy(path, run / path.name)
@@ -249,7 +252,7 @@ def beside(path: Path, whole: Path) -> Path:
 
 
 def read_model(path: Path, rows: str, source: Path) -> str:
-    """All that is said of a model, the labels and probabilities of rows by it, and what makes their scores."""
+    """The description of a model, its labels and probabilities of rows, and their explanations."""
     model = load_model(path)
     describe(model).as_text()
     if model.reduction is None:
@@ -262,7 +265,7 @@ def read_model(path: Path, rows: str, source: Path) -> str:
 
 
 def exported(path: Path, rows: str, source: Path) -> str:
-    """A model in all forms; what is C is C for a compiler, too."""
+    """All exports of a model; C code must compile."""
     model, folder = load_model(path), path.parent
     made = [export_c(model, folder / "floats.h"), export_npz(model, folder / "plain.npz")]
     with Dataset.open(source / rows) as data:
@@ -284,8 +287,8 @@ def predicted(path: Path, model: Path, target: Path | None = None, *, probabilit
 
 
 def resumed(path: Path, settings: dict[str, Any], source: Path) -> str:
-    """The model of a training that goes on from this file."""
-    names = {"checkpoint.npz": "run", "learning.npz": "learned", "selection.json": "competed"}
+    """The model of a training run that resumes from this file."""
+    names = {"checkpoint.npz": "run", "learning.npz": "learned", "selection.json": "competed", "size.json": "sized"}
     run = beside(path, source / names[path.name])
     if path.name == "learning.npz":  # which the checkpoint would make superfluous
         (run / "checkpoint.npz").unlink()
@@ -345,7 +348,7 @@ def converted(path: Path) -> str:
 
 
 def streamed(path: Path) -> str:
-    """The samples that come of a file."""
+    """The samples of a file that is read as a stream."""
     samples = open_samples(path, classes=["other", "same"])
     try:
         return digest(*(values for chunk in samples.chunks() for values in (chunk.X, chunk.y.tolist())))
@@ -367,7 +370,7 @@ def read_path_file(path: Path) -> str:
 
 
 def read_report(path: Path, whole: Path) -> str:
-    """What a page says of a run folder, without its pictures."""
+    """The text of the report of a run folder, without pictures."""
     folder = path.parent
     for file in whole.iterdir():
         if file.is_file() and not (folder / file.name).exists():

@@ -1,4 +1,4 @@
-"""Pictures of docs/gallery.md that no other page has, from small trainings on data of scikit-learn.
+"""Pictures of docs/gallery.md that no other page has, from small training runs on data of scikit-learn.
 
     python jobs/bench/gallery.py [--docs docs]
 

@@ -1,9 +1,9 @@
-"""ijcnn1, two classes, 49,990 x 22: certified gap, test error, times and peak memory, beside the usual machines.
+"""ijcnn1, two classes, 49,990 x 22: certified gap, test error, times and peak memory, compared with other methods.
 
     python jobs/bench/ijcnn1.py [--rows 49990] [--C 32] [--tol 0.02] [--gammas G ...] [--memory 2GB]
                                 [--svc-C 32] [--svc-gamma 2] [--peers svc linear nystroem]
 
-All samples are anchors, and the features stay as they are for all machines. The peers are scikit-learn's SVC (RBF),
+All samples are anchors, and the features are not scaled for any method. The peers are scikit-learn's SVC (RBF),
 LinearSVC, and Nystroem with 1,000 landmarks and the gamma of the SVC before LinearSVC, trained in the same run. Writes
 results/ijcnn1.json with the history of the rounds, and prints a table.
 """

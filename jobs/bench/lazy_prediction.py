@@ -1,12 +1,12 @@
-"""Rows per second of labels of a dask array, computed lazily, against `Model.predict` on the same blocks in one run.
+"""Rows per second of lazy prediction of a dask array, compared with `Model.predict` on the same blocks in one run.
 
     python jobs/bench/lazy_prediction.py [--rows 10000000] [--block 100000] [--kernels 40] [--workers 2] [--repeats 3]
 
-A machine of ijcnn1 (22 features, two classes) with exactly as many kernels as asked for. The blocks are one array in
-the memory of each process, so that nothing is measured but the products and what dask adds to them. `Model.predict`
-takes block after block with a thread a core; dask's threads and, with --workers, worker processes of one thread each do
-the same, and bring the labels of all rows together. Each is done once to warm up, and then in turn. The goal is 80 % of
-the rate of `Model.predict`. Writes results/lazy_prediction.json.
+A machine of ijcnn1 (22 features, two classes) with exactly the requested number of kernels. The blocks are one array in
+the memory of each process, so only the products and the overhead of dask are measured. `Model.predict` processes block
+after block with one thread per core. The threads of dask and, with --workers, worker processes of one thread each do
+the same, and collect the labels of all rows. Each is run once to warm up, and then alternately. The goal is 80 % of the
+rate of `Model.predict`. Writes results/lazy_prediction.json.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The learned machine beside SVC (RBF) and LDKL: error, training time, kernels and peak memory in one run.
+"""Learned kernels compared with SVC (RBF) and LDKL: error, training time, kernels and peak memory in one run.
 
     python jobs/bench/learned.py [--tasks ijcnn1 usps letter mnist covtype50k covtype] [--peers svc ldkl linear]
 
-Our machine has its defaults, with a limit to its kernels on letter and MNIST; of images it sees principal components
-without scaling. Peers have the same rows: standardised, scaled to [0, 1] (SVC on Covertype), as they are (ijcnn1), or
-as the same components. SVC has a C and a gamma that are usual for each task. Limits that the project has set itself
-stand beside the figures. Covertype is class 2 against the rest; its test rows are drawn at random. Each training of
-ours runs in a process of its own, so that its peak memory is its own. Writes results/learned.json, in which tasks that
-are not run stay as they are.
+MLLKM has its defaults, with a limit of the number of kernels on letter and MNIST; for images it uses principal
+components without scaling. The other methods have the same rows: standardised, scaled to [0, 1] (SVC on Covertype),
+unscaled (ijcnn1), or the same components. SVC has a usual C and gamma for each task. The goals of the project are shown
+beside the figures. Covertype is class 2 against the rest; its test rows are drawn at random. Each training run of MLLKM
+is a separate process with its own peak memory. Writes results/learned.json, in which other tasks are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Samples = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Task:
-    """A data set, the parameters of our machine and of SVC, and the limits: error in percent, and seconds."""
+    """A data set, the parameters of MLLKM and SVC, and the goals: error in percent, and seconds."""
 
     samples: Callable[[], Samples]
     error: float

@@ -1,12 +1,12 @@
-"""Rate of the descent: rows a second of an epoch, as a share of what its matrix products alone reach.
+"""Rate of the gradient descent: rows per second of an epoch, relative to its matrix products alone.
 
     python jobs/bench/learning_rate.py [--rows 8192] [--kernels 400] [--repeats 5]
 
 MNIST on 50 principal components with ten classes, one class of it, and Covertype with two. The products are those of
 the forward pass for all rows (distances, and bumps times predictors), and those of the backward pass for the rows that
 are within the margin (bumps times derivatives, derivatives times predictors, and two with the anchors): numpy.matmul
-multiplies operands of these shapes, block by block, on one BLAS thread. Epoch and products are timed in turn, after the
-machine has been learned for some epochs, and the median of the shares counts. Writes results/learning_rate.json.
+multiplies operands of these shapes, block by block, on one BLAS thread. Epochs and products are timed alternately,
+after a few epochs of learning, and the median of the shares counts. Writes results/learning_rate.json.
 """
 
 from __future__ import annotations

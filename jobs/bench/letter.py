@@ -1,10 +1,10 @@
-"""Letter recognition, 26 classes, 16,000 training rows of 16 features: MLLKM beside SVC and LDKL.
+"""Letter recognition, 26 classes, 16,000 training rows of 16 features: MLLKM, SVC and LDKL.
 
     python jobs/bench/letter.py [--kernels 400] [--param NAME=VALUE ...] [--peers svc tuned_svc ldkl3 ldkl6]
 
-MLLKM has its defaults and a limit to the number of kernels, and --param changes other parameters of it. The peers
-have standardised features: SVC with C = 10 and gamma = 1 / d, SVC with both by 3-fold cross-validation, and LDKL of
-depths 3 and 6. The first 16,000 rows are for training and the last 4,000 for testing. Writes results/letter.json.
+MLLKM has its defaults and a limit of the number of kernels; --param changes other parameters. The other methods have
+standardised features: SVC with C = 10 and gamma = 1 / d, SVC with both by 3-fold cross-validation, and LDKL of depths 3
+and 6. The first 16,000 rows are for training and the last 4,000 for testing. Writes results/letter.json.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def ours(machine: MLLKMClassifier, samples: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """The record of our machine; what it advises is printed by the job's table as its gap."""
+    """The record of MLLKM."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         record = peer(machine, *samples)

@@ -1,4 +1,4 @@
-"""Machines of scikit-learn's kind beside ours: trained, tested, and shown in a table."""
+"""Other methods with the interface of scikit-learn: training, tests, and tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def measured(predict: Callable[[], np.ndarray], y_test: np.ndarray, repeats: int
 
 
 def table(rows: dict[str, dict[str, Any]], accuracy: bool = False) -> str:
-    """A line a machine, by name, with its error or its accuracy; of one that is missing, why."""
+    """A line per machine, by name, with its error or its accuracy; if a machine is missing, with the reason."""
     lines = [f"{'':10s} {'accuracy' if accuracy else 'error %':>8s} {'train s':>9s} {'us a row':>9s}  size"]
     for name, row in rows.items():
         if "missing" in row:

@@ -1,4 +1,4 @@
-"""MNIST, ten classes, 60,000 x 784: certified gap, test error, times and peak memory, beside the usual machines.
+"""MNIST, ten classes, 60,000 x 784: certified gap, test error, times and peak memory, compared with other methods.
 
     python jobs/bench/mnist.py [--rows 60000] [--components 50] [--C 10] [--tol 0.02] [--gammas G ...]
                                [--memory 2GB] [--peers svc linear nystroem]

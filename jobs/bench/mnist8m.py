@@ -3,12 +3,12 @@
     python jobs/bench/mnist8m.py [--rows 60000 600000 8100000] [--folder DIR] [--memory 2GB] [--workers 2]
                                  [--at-workers 60000] [--picture docs/images/mnist8m.png]
 
-The rows are those of `mllkm fetch mnist8m`, made in the folder if they are not there; the test rows are the 10,000 of
-MNIST as they are. Training has its defaults, on 50 principal components of the pixels, with two threads. Each training
-is a process of its own, whose peak memory and processor seconds are its own, and says how long each stage took. Sizes
-up to `--at-workers` are trained again on a local dask cluster, and must give the same model byte for byte. Time and
-peak memory grow as powers of the rows: the exponents are slopes of straight lines through their logarithms, by least
-squares. Writes results/mnist8m.json, in which sizes that are not run stay as they are.
+The rows are those of `mllkm fetch mnist8m`, made in the folder if they are missing; the test rows are the 10,000
+originals of MNIST. Training has its defaults, on 50 principal components of the pixels, with two threads. Each training
+run is a separate process with its own peak memory and processor seconds, and reports the time of each stage. Sizes up
+to `--at-workers` are trained again on a local dask cluster, and must give the same model byte for byte. Time and peak
+memory grow as powers of the rows: the exponents are slopes of straight lines through their logarithms, by least
+squares. Writes results/mnist8m.json, in which other sizes are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "results" / "mnist8m", help="of the data and the runs")
     parser.add_argument("--memory", default=LIMITS["memory"])
     parser.add_argument("--workers", type=int, default=2, help="of the local cluster; 0 for none")
-    parser.add_argument("--at-workers", type=int, default=60_000, help="rows up to which workers train them again")
+    parser.add_argument("--at-workers", type=int, default=60_000, help="most rows that workers train again")
     parser.add_argument("--picture", type=Path, help="PNG of the error over the rows")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def run(rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The record of a size: how long it took to make, to train, and to train by workers."""
+    """The record of a size: the seconds to make the rows, to train, and to train with workers."""
     started = time.perf_counter()
     try:
         made = generate("mnist8m", arguments.folder, rows=None if rows == SIZES[-1] else rows)
@@ -103,7 +103,7 @@ def train_in_process(path: Path, arguments: argparse.Namespace, workers: int) ->
 
 
 def child(path: Path, run_dir: Path, memory: str, workers: int) -> None:
-    """Train, test, and leave record.json in the run folder."""
+    """Train, test, and write record.json into the run folder."""
     params = PARAMS | {"tol": 0.02, "memory_budget": memory}
     before = time.process_time()
     if workers:

@@ -1,6 +1,6 @@
 """Hosts on this machine, each a network namespace whose link can be cut, and an `ssh` that runs commands on them.
 
-They need root and `ip`. Names and addresses are of this process, and everything is removed with the block.
+They need root and `ip`. Names and addresses are unique to this process, and everything is removed after the block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Hosts:
 
     @property
     def file(self) -> Path:
-        """Their addresses, one a line, as cluster/ssh.sh reads them."""
+        """Their addresses, one per line, as cluster/ssh.sh reads them."""
         return self.folder / "hosts.txt"
 
     def set_link(self, address: str, state: str) -> None:

@@ -1,14 +1,14 @@
-"""MNIST as a stream: one and two passes beside training on all of it, and what drift does.
+"""MNIST as a stream: one and two passes compared with training on all rows, and the effect of drift.
 
     python jobs/bench/online.py [--parts batch stream drift] [--kernels 400 100] [--memory 1GB] [--rows 60000]
 
-batch     training to the gap of jobs/bench/mnist.py, cut to so many kernels and solved again, within 2 GB
-stream    one pass and two passes within the budget, at most so many kernels: error, samples a second, peak memory
+batch     training to the gap of jobs/bench/mnist.py, cut to the number of kernels and solved again, within 2 GB
+stream    one and two passes within the budget and the limit of kernels: error, samples per second, peak memory
 drift     one pass in which, half-way, the labels are permuted, or the digits turned by 90 degrees; with and without a
           window: the prequential error over time
 
-Samples come in the order of the file. Projection on 50 components, taken from the first 1,024 samples of the stream.
-Writes results/online.json; parts that are not asked for stay as they are there.
+Samples arrive in the order of the file. The projection on 50 components is computed from the first 1,024 samples of the
+stream. Writes results/online.json; parts that are not run are not changed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def batch(folder: Path, kernels: list[int]) -> list[dict[str, Any]]:
-    """Training on all samples, and its machine cut to so many kernels, which are solved for again."""
+    """Training on all samples; its machine is then cut to these numbers of kernels and solved again."""
     params = SETTING | {"tol": 0.02, "memory_budget": "2GB"}
     whole = train_in_child(folder / "train.h5", folder / "test.h5", folder / "batch", params)
     records = [{"kernels": whole["kernels"], "error": whole["test_error_percent"] / 100, "train_s": whole["train_s"]}]
@@ -96,7 +96,7 @@ def batch(folder: Path, kernels: list[int]) -> list[dict[str, Any]]:
 def streamed(
     train: Path, folder: Path, kernels: int, memory: str, passes: int, window: int | None = None
 ) -> dict[str, Any]:
-    """A stream in a process of its own, and the error of its model."""
+    """A stream in a separate process, and the error of its model."""
     run = folder / f"{train.stem}-{kernels}-{passes}-{window}"
     command = [sys.executable, "-m", "mllkm_scale", "stream", str(train), "--out", str(run), "--memory", memory]
     command += ["--max-kernels", str(kernels), "--passes", str(passes), *cli_setting()]
@@ -111,7 +111,7 @@ def streamed(
 
 
 def drift(folder: Path, X: np.ndarray, y: np.ndarray, kernels: int, memory: str) -> list[dict[str, Any]]:
-    """Streams whose samples are others from the middle on."""
+    """Streams whose samples change from the middle on."""
     half = len(X) // 2
     shift = np.roll(np.arange(10), 1)
     turned = np.rot90(X[half:].reshape(-1, 28, 28), axes=(1, 2)).reshape(-1, 784)
@@ -130,7 +130,7 @@ def cli_setting() -> list[str]:
 
 
 def tested(run: Path, folder: Path) -> tuple[float, float]:
-    """Test error of the model of a run, and microseconds a row."""
+    """Test error of the model of a run, and microseconds per row."""
     with h5py.File(folder / "test.h5") as file:
         X, y = file["X"][:], file["y"][:]
     model = Model.load(run / "model.mllkm")

@@ -1,10 +1,11 @@
-"""Streamed kernels against training on all of them at once: time, insertions, certified gap, distance from the optimum.
+"""Streamed kernels compared with training on all of them at once: time, insertions, certified gap, distance from the
+optimum.
 
     python jobs/bench/online_kernels.py [ionosphere] [usps] [--tol 1e-3] [--batch 100]
 
-The grid of all samples x the default gammas arrives in three orders, one by one and in batches; then in batches on a
-budget, where discarded kernels are forgotten and several passes are made. USPS is 3 against 8, on the training rows.
-Prints a line a stream, and writes results/online_kernels.json.
+The grid of all samples x the default gammas arrives in three orders, one by one and in batches; then in batches with a
+budget, where discarded kernels are forgotten and there are several passes. USPS is 3 against 8, on the training rows.
+Prints a line per stream, and writes results/online_kernels.json.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def streams(problem: Problem, tol: float, batch: int) -> dict[str, Any]:
 
 
 def batch_optimum(problem: Problem, tol: float) -> tuple[Objective, float]:
-    """P and D of a training on all kernels at once, far beyond `tol`; and the seconds of one to `tol`."""
+    """P and D of a training run on all kernels at once, with a gap far below `tol`; and the seconds of one to `tol`."""
     settings = {"C": problem.C, "gammas": problem.grid.gammas, "local_bias": problem.grid.family.local_bias}
     data = Dataset.from_arrays(problem.X, problem.y)
     started = time.perf_counter()

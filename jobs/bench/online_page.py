@@ -2,8 +2,8 @@
 
     python jobs/bench/online_page.py [--results results] [--docs docs]
 
-A table stands between the marks <!-- NAME --> and <!-- /NAME --> of the page; pictures are docs/images/online.png and
-docs/images/online-drift.png. What a file is missing for stays as it is.
+A table is between the marks <!-- NAME --> and <!-- /NAME --> of the page; the pictures are docs/images/online.png and
+docs/images/online-drift.png. Parts without a file are not changed.
 """
 
 from __future__ import annotations

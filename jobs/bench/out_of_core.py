@@ -1,13 +1,13 @@
-"""Training on many times the memory that there is, and on slow storage: what the system is left with, and what waits.
+"""Training on data of many times the memory, and on slow storage: peak memory, and the overlap of reading and learning.
 
     python jobs/bench/out_of_core.py [--limit 640MB] [--times 16] [--mb-s 100] [--kernels 100] [--folder DIR]
 
-The rows are deformed digits in double precision, stored as they are, so many times the limit; the task is to tell
-digits from 5 on from the others. The training runs in a
-control group of Linux (version 1 or 2, which root alone can make) whose limit counts everything that the process has
-and the pages of files that the system keeps for it: what is read has to leave again. Its memory budget is the limit.
-Then rows are learned for an epoch from storage of so many MB a second, learned from fast storage, and read alone: an
-epoch takes about as long as the longer of the two, and not as both. Writes results/out_of_core.json.
+The rows are deformed digits in double precision, stored without compression; their size is a multiple of the limit
+(--times). The two classes are the digits up to 4 and those from 5 on. Training runs in a control group of Linux
+(version 1 or 2; this needs root). Its limit counts the memory of the process and the cached pages of its files, so
+pages must be dropped after reading. The memory budget is the limit. Then an epoch is timed on slow storage (--mb-s),
+and also reading and learning alone: an epoch should take about as long as the slower of the two, and not as long as
+both together. Writes results/out_of_core.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
         child(Path(path), Path(out), arguments)
         return
     if os.geteuid():
-        sys.exit("control groups can be made by root alone")
+        sys.exit("control groups need root")
     limit = parse_bytes(arguments.limit)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         path, out = Path(name) / "digits.h5", Path(name) / "record.json"
@@ -114,7 +114,7 @@ def make(path: Path, rows: int) -> None:
 
 
 def drop_pages(path: Path) -> None:
-    """Let the system forget the pages of a file that it has written."""
+    """Drop the cached pages of a file from the memory of the system."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -157,7 +157,7 @@ def control_group(limit: int) -> Iterator[Group]:
 
 
 class SlowRows:
-    """Rows of a data set that come at so many bytes a second."""
+    """Rows of a data set, read at a limited number of bytes per second."""
 
     def __init__(self, data: Dataset, bytes_s: float) -> None:
         self.data, self.bytes_s = data, bytes_s
@@ -197,7 +197,7 @@ def on_slow_storage(folder: Path, arguments: argparse.Namespace) -> dict[str, fl
             return time.perf_counter() - begun
 
     with one_blas_thread():
-        epoch(np.inf)  # functions are compiled then
+        epoch(np.inf)  # compiles the functions
         learn_s, slow_s = epoch(np.inf), epoch(1e6 * arguments.mb_s)
         rows, begun = source(1e6 * arguments.mb_s), time.perf_counter()
         for start in range(0, rows.n_rows, rows.chunk_rows):

@@ -1,13 +1,14 @@
-"""Rows that a processor does in a second of every pass over deformed digits, and how many reading and products allow.
+"""Rows per second of processor time for every pass over deformed digits, and the bounds set by reading and products.
 
     python jobs/bench/passes.py [--rows 200000] [--folder DIR] [--kernels 1500] [--threads 2]
 
-The passes are those of a training on many rows with its defaults, on 50 principal components: make and compress the
-rows, read them, check, moments, transform and write; learn, in windows that are read ahead; and decide with the learned
-machine. Reading, unpacking and products are work of the same processors, so the bound of a pass is the sum of what its
-parts take alone: bytes that are read as they are from the cache of the system, chunks that are unpacked, and matrix
-products of the same shapes by numpy.matmul in the same precision. All are processor seconds, of all threads together:
-what else runs on the machine hardly matters. Passes below 60 % of their bound are marked. Writes results/passes.json.
+The passes are those of a training run on many rows with its defaults, on 50 principal components: make and compress the
+rows, read them, check, moments, transform and write; learn, in windows that are read ahead; and predict with the
+learned machine. Reading, decompression and products use the same processors, so the bound of a pass is the sum of the
+times of its parts alone: reading compressed bytes from the cache of the system, decompressing chunks, and matrix
+products of the same shapes by numpy.matmul in the same precision. All are processor seconds, summed over all threads,
+so other programs on the machine have little effect. Passes below 60 % of their bound are marked. Writes
+results/passes.json.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def measure(arguments: argparse.Namespace, threads: Threads) -> dict[str, dict[str, Any]]:
-    """Of each pass its rate, the rates of its parts alone, and the share of its time that these take."""
+    """For each pass, its rate, the rates of its parts alone, and their share of its time."""
     rows, executor, found = arguments.rows, ThreadExecutor(threads), dict[str, dict[str, Any]]()
 
     def record(name: str, seconds: float, n: int, alone: dict[str, float]) -> None:
@@ -75,7 +76,7 @@ def measure(arguments: argparse.Namespace, threads: Threads) -> dict[str, dict[s
 
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         try:
-            generate("mnist8m", name, rows=1000, n_jobs=arguments.threads)  # functions are compiled then
+            generate("mnist8m", name, rows=1000, n_jobs=arguments.threads)  # compiles the functions
             seconds = timed(lambda: generate("mnist8m", name, rows=rows, n_jobs=arguments.threads))
         except MLLKMError as error:
             sys.exit(str(error))
@@ -110,7 +111,7 @@ def learn_and_decide(
     threads: Threads,
     record: Callable[[str, float, int, dict[str, float]], None],
 ) -> None:
-    """Two epochs, of which the second counts; and the pass of the learned machine."""
+    """Two epochs, the second of which counts; and the prediction pass of the learned machine."""
     family, K, n = Family("gaussian", local_bias=1.0), signs.shape[1], data.n_rows
     settings = learn_settings(10**7, n_kernels, "diagonal", 0, K)
     assert settings.epochs == 2, settings.epochs
@@ -145,7 +146,7 @@ def to_double(chunk: np.ndarray) -> np.ndarray:
 
 
 def making(path: Path) -> dict[str, float]:
-    """Seconds a row of deforming and of compressing, on one thread."""
+    """Seconds per row of deforming and of compressing, on one thread."""
     with h5py.File(path) as file:
         images = file["X"][:6000].reshape(-1, 28, 28)
     numbers = np.arange(6000, 12_000)
@@ -155,7 +156,7 @@ def making(path: Path) -> dict[str, float]:
 
 
 def reading(path: Path) -> tuple[float, float]:
-    """Seconds a row of reading the packed bytes, and of unpacking them on one thread."""
+    """Seconds per row of reading the compressed bytes, and of decompressing them on one thread."""
     with h5py.File(path) as file:
         stored = file["X"]
         starts = range(0, stored.shape[0], stored.chunks[0])
@@ -166,14 +167,14 @@ def reading(path: Path) -> tuple[float, float]:
 
 
 def product(rows: int, width: int, columns: int | None, repeats: int = 20) -> float:
-    """Seconds a row of a product in double precision on one thread: with a matrix, or of a block with itself."""
+    """Seconds per row of a product in double precision on one thread: with a matrix, or of a block with itself."""
     X = np.random.default_rng(0).normal(size=(rows, width))
     other = None if columns is None else np.random.default_rng(1).normal(size=(width, columns))
     return timed(lambda: [X.T @ X if other is None else X @ other for _ in range(repeats)]) / (rows * repeats)
 
 
 def deciding(K: int, s: int, repeats: int = 4) -> float:
-    """Seconds a row of the products of a decision: distances, and bumps times predictors."""
+    """Seconds per row of the products of a prediction: distances, and bumps times predictors."""
     n, rng = rows_at_once(K, COMPONENTS), np.random.default_rng(0)
     Z, C = rng.normal(size=(n, COMPONENTS)), rng.normal(size=(s, COMPONENTS))
     H, W = rng.normal(size=(n, s)), rng.normal(size=(s, K * (COMPONENTS + 1)))

@@ -1,10 +1,10 @@
-"""USPS along two paths: error against cost by the number of kernels and by C, warm beside cold.
+"""USPS along two paths: error and cost by the number of kernels and by C, with warm and cold starts.
 
     python jobs/bench/path.py [--memory 1GB] [--components 40] [--picture FILE.png]
 
-A fifth of the training rows validates. Writes results/path.json: the points, the knees, the test error of what they
-choose, and the rounds and seconds of trainings of their own at the same values of C. --picture draws the path of the
-number of kernels, as docs/path.md shows it.
+A fifth of the training rows validates. Writes results/path.json: the points, the knees, the test errors of the chosen
+models, and the rounds and seconds of independent training runs at the same values of C. --picture draws the path of the
+number of kernels for docs/path.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 class Rounds:
-    """Counts the rounds that it is told of."""
+    """Counts the rounds from their events."""
 
     def __init__(self) -> None:
         self.count = 0

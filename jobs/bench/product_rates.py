@@ -1,12 +1,11 @@
-"""Rates of the products that the inner problem is made of, on one thread: what the cost model takes for granted.
+"""Rates of the matrix products of the inner problem on one thread, which the cost model assumes.
 
     python jobs/bench/product_rates.py [--kernels 600] [--features 50] [--samples 3000] [--repeats 5]
 
-`mllkm_scale/mkl/forms.py` counts multiply-adds, and compares the forms of the inner problem by what they cost in those
-of large products in single precision. One in double precision counts as 2; a sample in an epoch of SDCA on features
-counts as 2 for each multiply-add of its products, which are small, and 5e4 for all else. The form must be the same on
-every machine, so it is chosen by these constants, and this job tells how far they are from the machine at hand. Writes
-results/product_rates.json.
+`mllkm_scale/mkl/forms.py` counts multiply-adds, in units of large products in single precision, to compare the forms of
+the inner problem. A multiply-add in double precision counts as 2. A sample in an epoch of SDCA on features counts as 2
+for each multiply-add of its small products, plus 5e4 for the rest. The form must be the same on every machine, so it is
+chosen by these constants. This job shows how far they are from the current machine. Writes results/product_rates.json.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def main() -> None:
 
 
 def rate_of(work: Callable[[], object], flops: float, repeats: int) -> float:
-    """Multiply-adds per second of processor time, the best of some runs."""
+    """Multiply-adds per second of processor time, the best of several runs."""
     work()
     seconds = []
     for _ in range(repeats):

@@ -1,8 +1,8 @@
-"""What a report costs beside a small training: processor time of both, each in a process of its own.
+"""Processor time of a report and of a short training run, each in a separate process.
 
     python jobs/bench/report_cost.py [--repeats 3]
 
-The training has test rows and the defaults; a report should take at most a quarter of its time.
+The training run has test rows and the defaults; a report should take at most a quarter of its time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Pictures of docs/report.md: the reports of a training on USPS and one on diabetes, as a browser shows them.
+"""Pictures of docs/report.md: reports of training runs on USPS and diabetes, as shown by a browser.
 
     python jobs/bench/report_page.py [--docs docs] [--runs FOLDER] [--chromium chromium]
 
 Trains both (USPS takes a minute or two), and writes docs/images/report-usps.png and report-diabetes.png with headless
-Chromium. With --runs the run folders are kept there, and a training that is there already is not repeated.
+Chromium. With --runs the run folders are kept there, and existing training runs are not repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.progress.listeners import PlainProgress
 
 WIDTH = 1080
-HEIGHTS = {"usps": 2395, "diabetes": 4845}  # from one section to the beginning of another
+HEIGHTS = {"usps": 2395, "diabetes": 4845}  # pixels from the top to the end of a section
 DIABETES = ("pregnancies", "glucose", "blood pressure", "skin fold", "insulin", "body mass index", "pedigree", "age")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
@@ -59,7 +59,7 @@ def usps(folder: Path) -> None:
 
 
 def diabetes(folder: Path) -> None:
-    """An additive model of two classes; every fourth row is for the test."""
+    """An additive model of two classes; every fourth row is a test row."""
     arrays = load("diabetes")
     order = np.random.default_rng(0).permutation(len(arrays["X"]))
     labels = np.array(["healthy", "diabetes"])[(arrays["y"][order] > arrays["y"].min()).astype(int)]
@@ -82,7 +82,7 @@ def fit(data: Dataset, test: Dataset, folder: Path, **params: Any) -> None:
 
 
 def shoot(chromium: str, page: Path, target: Path, height: int, scratch: Path) -> None:
-    """The page from its top down to so many pixels, in as few bytes as PNG can."""
+    """A picture of the page down to this height, as a small PNG."""
     raw = scratch / target.name
     profile = f"--user-data-dir={scratch / 'profile'}"
     command = [
@@ -96,7 +96,7 @@ def shoot(chromium: str, page: Path, target: Path, height: int, scratch: Path) -
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=120)
     except FileNotFoundError:
-        sys.exit(f"{chromium} is not there: name the browser with --chromium")
+        sys.exit(f"{chromium} is not installed: name the browser with --chromium")
     target.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(raw) as image:
         image.convert("RGB").save(target, optimize=True)

@@ -1,9 +1,9 @@
-"""Tables and pictures of the pages on the paper's experiments, from what `mllkm reproduce` has written.
+"""Writes tables and pictures of the pages on the paper's experiments from the output of `mllkm reproduce`.
 
     python jobs/bench/reproduce_pages.py [--results reproduced]
 
-A table stands between the marks <!-- NAME --> and <!-- /NAME --> of its page, and pictures in docs/images. Those whose
-files are there are written anew, the others stay.
+A table is between the marks <!-- NAME --> and <!-- /NAME --> of its page, and pictures are in docs/images. They are
+replaced if their files exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     for name, page in PAGES.items():
         for found in arguments.results.glob(f"*/{name}.md"):
             path = arguments.docs / page
-            text = found.read_text(encoding="utf-8").split("\n", 2)[2].strip("\n")  # the page has a title of its own
+            text = found.read_text(encoding="utf-8").split("\n", 2)[2].strip("\n")  # the page has its own title
             text = re.sub("^## ", "### ", text, flags=re.MULTILINE)
             path.write_text(filled(path.read_text(encoding="utf-8"), name, ["", text, ""]), encoding="utf-8")
             print(f"{name}: {path}")

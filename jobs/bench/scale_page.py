@@ -1,10 +1,10 @@
-"""The tables of docs/scale.md, from the JSON files that the jobs leave in results/.
+"""Writes the tables of docs/scale.md from the JSON files of the jobs in results/.
 
     python jobs/bench/scale_page.py [--results results] [--page docs/scale.md] [--check]
 
-A table stands between the marks <!-- NAME --> and <!-- /NAME --> of the page, NAME being that of its job; those whose
-file is there are written anew, the others stay. With --check nothing is written, and the exit code says whether the
-page has the figures of the files.
+A table is between the marks <!-- NAME --> and <!-- /NAME --> of the page, where NAME is that of its job. A table is
+replaced if its file exists. With --check nothing is written, and the exit code shows whether the page has the figures
+of the files.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def figure(value: float) -> str:
-    """At least two digits that count."""
+    """At least two significant digits."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
 
 
 def machines(found: dict[str, Result], accuracy: bool = False) -> list[str]:
-    """A line a machine."""
+    """A line per machine."""
     head = ["", "accuracy" if accuracy else "test error", "training", "prediction of a row", "size"]
     rows = []
     for name, row in found.items():
@@ -95,7 +95,7 @@ def machines(found: dict[str, Result], accuracy: bool = False) -> list[str]:
 
 
 def certified(ours: Result, setting: Result) -> str:
-    """What is proved of our machine, and the memory that it took."""
+    """The certificate of MLLKM, and its peak memory."""
     return (
         f"Certified gap {percent(ours['gap'])} over {ours['n_open']:,} kernels ({ours['status']}, asked for"
         f" {percent(setting['tol'])}), {len(ours['history'])} rounds;"
@@ -108,7 +108,7 @@ def percent(share: float) -> str:
 
 
 def classification(result: Result) -> list[str]:
-    """MNIST and ijcnn1: the machines, and ours as multiples of the others."""
+    """MNIST and ijcnn1: the machines, and the times of the others as multiples of those of MLLKM."""
     found = result["machines"]
     ours = found["mllkm"]
     lines = [*machines(found), "", certified(ours, result["setting"])]
@@ -250,7 +250,7 @@ def startup(result: Result) -> list[str]:
 
 
 def learned(result: Result) -> list[str]:
-    """A line for each task and machine, and what the project has set itself as limits."""
+    """A line for each task and machine, with the goals of the project."""
     head = ["data", "rows", "", "test error", "training", "prediction of a row", "size", "peak memory", "limit"]
     rows = []
     for task, found in result["tasks"].items():
@@ -265,7 +265,7 @@ def learned(result: Result) -> list[str]:
 
 
 def mnist8m(result: Result) -> list[str]:
-    """A line a size, and what grows how."""
+    """A line per size, and the growth of time and memory."""
     head = ["rows", "test error", "processor time", "by the clock", "peak memory", "kernels", "model"]
     rows = [
         [
@@ -308,7 +308,7 @@ def passes(result: Result) -> list[str]:
 
 
 def simulate(result: Result) -> list[str]:
-    """Hours on paper, with the longest stage; and how far the simulation was off where it could be checked."""
+    """Simulated hours with the longest stage, and the deviation of the simulation from measurements."""
     counts = sorted({row["workers"] for row in result["paper"]})
     head = ["rows", "memory of the master", *(f"{count:,} workers" for count in counts)]
     rows = []

@@ -1,12 +1,12 @@
-"""Scan efficiency: the floating-point rate of the global scan, as a share of what numpy.matmul reaches on its blocks.
+"""Scan efficiency: the floating-point rate of the global scan, relative to numpy.matmul on its blocks.
 
     python jobs/bench/scan_rate.py [--rows 4096] [--support 4096] [--repeats 5]
 
-MNIST, all 784 pixels and 50 principal components; gaussian bumps of five gammas; one class, and ten of which each has a
-dual for 15 % of the support. The duals are random, as a scan takes no notice of how they came about. Of the scan the
-matrix products alone are counted (distances, and bumps times rows for each gamma and class), and its whole time: that
+MNIST, all 784 pixels and 50 principal components; gaussian bumps of five gammas; one class, and ten classes, each with
+a dual for 15 % of the support. The duals are random, because the time of a scan does not depend on them. Only the
+matrix products of the scan are counted (distances, and bumps times rows for each gamma and class), over the whole time
 of a pass over the anchors. numpy.matmul multiplies operands of the same shapes, block by block, with the same number of
-threads, each with one BLAS thread. Scan and products are timed in turn, and the median of the shares of the repeats
+threads, each with one BLAS thread. Scan and products are timed alternately, and the median of the shares of the repeats
 counts. Writes results/scan_rate.json, and prints a table beside the goal.
 """
 
@@ -108,7 +108,7 @@ def measure(grid: KernelGrid, X: np.ndarray, duals: np.ndarray, threads: int, re
 
 
 class Operands(threading.local):
-    """Matrices of a thread, by name, in memory that is used again; filled with random numbers."""
+    """Matrices of a thread, by name, in memory that is reused; filled with random numbers."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         rng = np.random.default_rng(0)
@@ -153,13 +153,13 @@ class Products:
         return 2.0 * an_anchor * sum(self.heights)
 
     def seconds(self, threads: Threads) -> float:
-        """Time of all of them, by the threads of the threads."""
+        """Time of all products, on these threads."""
         started = time.perf_counter()
         threads.run(self.multiply, self.heights)
         return time.perf_counter() - started
 
     def multiply(self, height: int) -> None:
-        """The products of a block; those of all gammas are one, as in the scan."""
+        """The products of a block; one product serves all gammas, as in the scan."""
         operands, d, stacked = self.operands, self.n_features, self.n_gammas * height
         for n, duals in self.parts:
             X, anchors = operands.get("X", n, d), operands.get("anchors", height, d)

@@ -1,16 +1,16 @@
-"""Screening: how many kernels a bound from the scan before would spare a scan.
+"""Screening: how many kernels a scan could skip by a bound from the previous scan.
 
     python jobs/bench/screening.py [--rows 3000] [--tol 0.005]
 
-By the triangle inequality, duals that go from a' to a change a kernel's form by at most
+By the triangle inequality, a change of the duals from a' to a changes the form of a kernel by at most
 
     |sqrt q_m(a) - sqrt q_m(a')|  <=  sum over i of |a_i - a'_i| |phi_m(x_i)|,
 
-with the norm of a row's duals over the classes for |a_i - a'_i|. A kernel whose form so stays below the largest of the
-active ones need not be scanned. But |phi_m(x_i)| takes the distances and bumps of a scan, all of it but the products
-that follow. The job trains with a scan of all kernels in every round, evaluates forms and bounds of all kernels in
-double precision, and counts the kernels that are spared: USPS, 8 against the rest and ten classes, and Covertype.
-Writes results/screening.json, and prints a line a training.
+with the norm of a row's duals over the classes for |a_i - a'_i|. A kernel whose form therefore stays below the largest
+form of the active kernels need not be scanned. But |phi_m(x_i)| takes the distances and bumps of a scan, which is
+everything except the final products. The job trains with a scan of all kernels in every round, evaluates forms and
+bounds of all kernels in double precision, and counts the kernels that could be skipped: USPS, 8 against the rest and
+ten classes, and Covertype. Writes results/screening.json, and prints a line per training run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def problems() -> dict[str, tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
 
 
 def spared(X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> Iterator[dict[str, float]]:
-    """For each round but the first: gap, and the share of the open kernels that the bound shows not to violate."""
+    """For each round but the first: the gap, and the share of the open kernels that cannot violate by the bound."""
     params = resolve(**given, anchors="all", pricing="full", overlap="never", random_state=0)
     dataset = Dataset.from_arrays(X, y.astype(np.int32))
     plan = make_plan(dataset, params)

@@ -1,16 +1,16 @@
-"""How fast a model answers: single rows, small batches, and many rows against the bare matrix products.
+"""Prediction times: single rows, small batches, and many rows compared with matrix products alone.
 
     python jobs/bench/serving.py [--kernels 400] [--rows 10000] [--repeats 5] [--page docs/serving.md]
 
 MNIST after a projection to 50 components (ten classes), by global and by component-wise gaussian kernels, and ijcnn1
-(22 features, two classes). The machines have exactly as many kernels as asked for, a tenth on ijcnn1, with anchors and
-gammas from the data; the duals are random, as nothing here takes notice of how they came about.
+(22 features, two classes). The machines have exactly the requested number of kernels (a tenth on ijcnn1), with anchors
+and gammas from the data; the duals are random, because the times do not depend on them.
 
 Latencies are those of calls in Python, one row after another, as percentiles. Batches are timed with one thread, and
-with one a core; the bare products are projection, distances and sums of the same sizes and precisions by `numpy.matmul`
-on all rows at once, with the same number of BLAS threads. Compilation is measured in processes of their own, with an
-empty cache of compiled functions and with the cache that it leaves. Rivals (`serving_rivals.py`) answer the same rows
-in the same run. Writes results/serving.json, and with --page the tables between the marks <!-- serving --> and
+with one per core; the products alone are projection, distances and sums of the same sizes and precisions by
+`numpy.matmul` on all rows at once, with the same number of BLAS threads. Compilation is measured in separate processes,
+with an empty cache of compiled functions and with a filled one. Other methods (`serving_rivals.py`) predict the same
+rows in the same run. Writes results/serving.json, and with --page the tables between the marks <!-- serving --> and
 <!-- rivals --> of the page.
 """
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=400)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--page", type=Path, help="page whose table is written, too")
+    parser.add_argument("--page", type=Path, help="page whose tables are also written")
     arguments = parser.parse_args()
     setting = {name: value for name, value in vars(arguments).items() if name != "page"}
     result: dict[str, Any] = {"setting": setting, "machines": {}}
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def machine(name: str, componentwise: bool, n_kernels: int) -> Model:
-    """A gaussian machine of exactly so many kernels, whose decision values have a mean square of 1."""
+    """A gaussian machine with this number of kernels, whose decision values have a mean square of 1."""
     data, rng = load(name), np.random.default_rng(0)
     order = rng.permutation(len(data["y"]))[: SUPPORT + n_kernels]
     X, y = data["X"][order].astype(np.float64), data["y"][order]
@@ -146,7 +146,7 @@ def percentiles(call: Callable[[Any], object], rows: Any) -> dict[str, float]:
 
 
 def small_batches(model: Model, X: np.ndarray) -> dict[str, dict[str, float]]:
-    """Median microseconds a row of a few rows at a time."""
+    """Median microseconds per row for a few rows at a time."""
     server = model.server()
     found: dict[str, dict[str, float]] = {}
     for n in BATCHES:
@@ -159,7 +159,7 @@ def small_batches(model: Model, X: np.ndarray) -> dict[str, dict[str, float]]:
 
 
 def many(model: Model, X: np.ndarray, n_jobs: int, repeats: int) -> dict[str, Any]:
-    """Rows a second of all rows, and the share of it that the bare products would take."""
+    """Rows per second for all rows, and the share of the time that the products alone take."""
     work: dict[str, Callable[[], object]] = {
         "predict": lambda: model.predict(X, n_jobs=n_jobs),
         "decision_function": lambda: model.decision_function(X, n_jobs=n_jobs),
@@ -179,7 +179,7 @@ def many(model: Model, X: np.ndarray, n_jobs: int, repeats: int) -> dict[str, An
 
 
 def rivals(model: Model, data: dict[str, np.ndarray], X: np.ndarray, repeats: int) -> dict[str, dict[str, float]]:
-    """Percentiles of one call for one row, and rows a second of one call for 1,000; by one thread."""
+    """Percentiles of one call for one row, and rows per second of one call for 1,000 rows, on one thread."""
     found = {}
     with threadpool_limits(limits=1, user_api="blas"):
         for rival in rivals_of(model, data, X[:2000]):
@@ -189,7 +189,7 @@ def rivals(model: Model, data: dict[str, np.ndarray], X: np.ndarray, repeats: in
 
 
 def products(model: Model, X: np.ndarray, dtype: type) -> Callable[[], None]:
-    """Projection in double precision, distances and sums in the given one, and nothing else."""
+    """Only the products: projection in double precision, distances and sums in the given one."""
     rng = np.random.default_rng(0)
     s, d = model.anchors.shape
     P = rng.normal(size=(X.shape[1], d)) if model.preprocessor.projection is not None else None
@@ -216,7 +216,7 @@ def fastest(action: Callable[[], object], repeats: int) -> float:
 
 
 def agreement(model: Model, X: np.ndarray) -> dict[str, float]:
-    """How far a server's scores are from the model's, and how many labels differ."""
+    """The largest difference between the scores of server and model, and the number of labels that differ."""
     server = model.server()
     scores, expected = server.decision_function(X), model.decision_function(X)
     return {
@@ -233,7 +233,7 @@ def show(title: str, found: dict[str, Any]) -> None:
     for name, us in found["latency_us"].items():
         print(f"  {name:18s}" + "  ".join(f"{p} {value:7.1f} us" for p, value in us.items()))
     shown = ", ".join(f"{n}: {us['server']:.1f} / {us['model']:.1f}" for n, us in found["batches_us_a_row"].items())
-    print(f"  us a row of batches, by server / by model: {shown}")
+    print(f"  us per row of batches, by server / by model: {shown}")
     for batch in found["many"]:
         rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in batch["rows_s"].items())
         ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in batch["ratios"].items())
@@ -247,7 +247,7 @@ def show(title: str, found: dict[str, Any]) -> None:
 
 
 def page_lines(machines: dict[str, Any]) -> list[str]:
-    """A line a machine."""
+    """A line per machine."""
     head = ["", "kernels", "`Server.label`: median", "99 %", "10 rows", "many rows, `Model.predict`", "of products"]
     rows = []
     for title, found in machines.items():

@@ -1,11 +1,11 @@
-"""Who else answers rows, asked as `serving.py` asks the machine: the same rows, one at a time and all at once.
+"""Other methods, measured as in `serving.py`: the same rows, one at a time and all at once.
 
     C header            the machine itself in float32, compiled by gcc, called in a loop of C
     ONNX runtime        the machine itself in single precision
-    LightGBM            100 trees a class with default leaves, by its Booster
-    linear              logistic regression of scikit-learn; and its product alone, by NumPy and by ONNX runtime
+    LightGBM            100 trees per class with default leaves, by its Booster
+    linear              logistic regression of scikit-learn; and only its product, by NumPy and by ONNX runtime
 
-Trees and linear models are trained on the same 2,000 rows. All have one thread. Rivals that are not installed are left
+Trees and linear models are trained on the same 2,000 rows. All use one thread. Packages that are not installed are left
 out.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Rival", "compiled_us", "rivals_of"]
 
 TREES = 100
 TRAINING_ROWS = 2000
-_ROWS = 100  # that C answers at a time: the best of many short spans is of one that nothing has disturbed
+_ROWS = 100  # that C predicts at a time; the best of many short measurements is an undisturbed one
 FLAGS = ("-O2", "-O3 -march=native")
 DRIVER = """
 #define _POSIX_C_SOURCE 199309L
@@ -65,7 +65,7 @@ class Rival:
     name: str
     one: Callable[[Any], object]
     many: Callable[[Any], object]
-    rows: np.ndarray  # in the type that it takes at once
+    rows: np.ndarray  # in the type that needs no conversion
 
 
 def rivals_of(model: Model, data: dict[str, np.ndarray], X: np.ndarray) -> Iterator[Rival]:
@@ -85,7 +85,7 @@ def rivals_of(model: Model, data: dict[str, np.ndarray], X: np.ndarray) -> Itera
 
 
 def compiled_us(model: Model, X: np.ndarray, repeats: int) -> dict[str, float]:
-    """Microseconds a row of the C header, by the options of the compiler."""
+    """Microseconds per row of the C header, by the options of the compiler."""
     if shutil.which("gcc") is None:
         return {}
     rows = X[:_ROWS].astype(np.float32)

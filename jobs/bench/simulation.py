@@ -40,7 +40,7 @@ COMPARED = ("moments", "decide")
 
 @dataclass(frozen=True)
 class Nothing:
-    """A work whose tasks send so many bytes; each has a unit."""
+    """Work whose tasks only send a number of bytes; each has one unit."""
 
     size: int = 0
     unit_work: float = 1e12
@@ -55,7 +55,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Measured:
-    """A pass as it went: seconds here and in the workers, its results in bytes, and its tasks."""
+    """Measurements of a pass: seconds here and in the workers, bytes of the results, and tasks."""
 
     seconds: float
     busy_s: float
@@ -123,7 +123,7 @@ def work_of(
 
 
 def timed(executor: DaskExecutor, work: Work[Any], n_units: int, unit_rows: int) -> Measured:
-    """A pass, after one that is not counted: workers have then opened files, and its pace is known."""
+    """A pass, after one that is not counted, in which workers open the files and the size of the tasks is adapted."""
     for _ in executor.start(work, n_units):
         pass
     executor.tally()
@@ -135,7 +135,7 @@ def timed(executor: DaskExecutor, work: Work[Any], n_units: int, unit_rows: int)
 
 
 def costs_of(executor: DaskExecutor, found: dict[str, Measured], data: Dataset, rows: int) -> dict[str, Any]:
-    """What a row, a task and a byte take, with one worker."""
+    """The costs of a row, a task and a byte, with one worker."""
     one, empty = timed(executor, Nothing(), 1, 1).seconds, timed(executor, Nothing(), EMPTY, 1).seconds
     task_s = max(1e-4, (empty - one) / EMPTY)
     large = timed(executor, Nothing(LARGE_BYTES), LARGE, 1).seconds - one - LARGE * task_s
@@ -169,7 +169,7 @@ def costs_of(executor: DaskExecutor, found: dict[str, Measured], data: Dataset, 
 
 
 def node_seconds(d: int) -> float:
-    """Seconds to unpack the moments of d features with their products, and to merge them."""
+    """Seconds to deserialise the moments of d features with their products, and to merge them."""
     nodes = [Moments(d, cross=True) for _ in range(6)]
     for node in nodes:
         node.update(np.random.default_rng(0).normal(size=(4, d)))
@@ -182,7 +182,7 @@ def node_seconds(d: int) -> float:
 
 @contextmanager
 def workers(count: int, link_mbit: float | None, folder: Path) -> Iterator[Client]:
-    """So many workers with one thread each; with a limit, each behind a link of its own."""
+    """Workers with one thread each; with a limit, each has its own network link."""
     if link_mbit is None:
         with open_client(ClusterSpec(kind="local", workers=count), memory_budget=MEMORY) as client:
             yield client

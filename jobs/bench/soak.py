@@ -1,12 +1,13 @@
-"""Soak: train again and again while processes are killed or frozen and links are cut; every model has the same bytes.
+"""Soak test: repeated training while processes are killed or frozen and links are cut; all models must have the same
+bytes.
 
     python jobs/bench/soak.py [--data usps] [--rows 2000] [--worker-kills 30] [--master-kills 30] [--frozen 0]
                               [--cuts 0] [--workers 2] [--memory 1GB] [--seed 0] [--time-limit 600]
 
-Each training is a process of its own with worker processes beside it (`mllkm train --workers N`). In some, workers are
-killed with SIGKILL at random times, or frozen with SIGSTOP for good; in others the master is killed, and resumed. For
-cut links the workers are on hosts that cluster/ssh.sh reaches, network namespaces whose link goes down for seconds or
-for longer than it takes to give a worker up; that needs root.
+Each training run is a separate process with worker processes (`mllkm train --workers N`). In some, workers are killed
+with SIGKILL at random times, or frozen permanently with SIGSTOP; in others the training process is killed and resumed.
+For cut links, the workers are on hosts reached by cluster/ssh.sh: network namespaces whose link is down for seconds, or
+longer than the timeout of a worker; this needs root.
 
 A model with other bytes than those of one undisturbed training without workers is a failure. So are a process that
 outlives its master, one whose peak memory exceeds the budget, a file that is left behind, and a master that runs longer
@@ -38,17 +39,17 @@ from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import ClusterError
 
 LOOK_S = 0.2  # between two looks at the processes
-ORPHANS_S = 30.0  # for workers to see that their master is gone
+ORPHANS_S = 30.0  # for workers to notice that their master has ended
 SETTINGS = {
     "usps": ["--C", "10", "--scaling", "none", "--gammas", "0.095,0.0465,0.0116,0.0029", "--tol", "0.01"],
     "mnist": ["--n-components", "50", "--tol", "0.02"],
 }
 ROWS = {"usps": 2000, "mnist": 10_000}
-MOST_MASTERS = 30  # of one training: more would be one that does not come to an end
+MOST_MASTERS = 30  # of one training run; more count as a run that never ends
 DISTURBED = ("worker", "master", "frozen", "cut")
 SHORT_CUT_S, LONG_CUT_S = (2.0, 20.0), (70.0, 80.0)  # a worker is given up after 60 s
 LONG_SHARE = 0.3
-PHASES = {  # by the stems of files in the exchange, those that are there for the shortest time first
+PHASES = {  # by the stems of files in the exchange folder, the most short-lived first
     "reference": "normalise",
     "predictors": "margins",
     "support": "scan",
@@ -59,7 +60,7 @@ PASSES = ("normalise", "margins", "scan")  # in which the workers are busy
 
 
 class Master:
-    """A training under way, seen from outside: it and all its descendants, with the peak memory of each."""
+    """A training run under way, seen from outside: it and all its descendants, with the peak memory of each."""
 
     def __init__(self, command: list[str], folder: Path, path: str) -> None:
         self.folder = folder
@@ -75,7 +76,7 @@ class Master:
         return time.monotonic() - self.started
 
     def watch(self, until_s: float) -> bool:
-        """Until so many seconds after its start; whether it is still there then."""
+        """Wait until so many seconds after its start; returns whether it is still running."""
         while self.process.poll() is None:
             self.look()
             left_s = until_s - self.seconds
@@ -113,7 +114,7 @@ class Master:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Processes whose temporary files go to the folder of the soak: masters and all that comes of them."""
+    """Processes whose temporary files go to the folder of the soak: masters and their descendants."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -137,7 +138,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def phase(run: Path) -> str:
-    """What a training is at, by the files that are there for it."""
+    """The phase of a training run, from the files that exist."""
     if any(run.glob(".checkpoint*.partial")):
         return "checkpoint"
     shared = {path.name.split("-")[0] for path in (run / "exchange").glob("*")}
@@ -148,7 +149,7 @@ def phase(run: Path) -> str:
 
 
 class Soak:
-    """All trainings of a soak, and what went wrong."""
+    """All training runs of a soak test, and the failures."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path, hosts: Hosts | None) -> None:
         self.arguments, self.folder, self.hosts = arguments, folder, hosts
@@ -175,12 +176,12 @@ class Soak:
             kind = self.chance.choice(sorted(left))
             self.train(kind, min(left[kind], self.chance.randint(2, 5)))
             if len(self.trainings) > 5 + sum(wanted.values()):
-                self.fail("the kills do not land")
+                self.fail("no process could be killed")
             if self.failures:
                 return
 
     def train(self, kind: str, kills: int) -> None:
-        """One training, from its start to its model, with up to so many kills."""
+        """One training run, from its start to its model, with up to so many kills."""
         number = len(self.trainings)
         run = self.folder / f"run-{number}"
         record: dict[str, Any] = {"kind": kind, "kills": [], "masters": 0, "named_errors": 0}
@@ -203,10 +204,10 @@ class Soak:
             elif not killed:
                 self.fail(f"training {number} ({kind}): a master ended with {code}")
                 return
-        self.fail(f"training {number} ({kind}): {MOST_MASTERS} masters did not bring it to an end")
+        self.fail(f"training {number} ({kind}): {MOST_MASTERS} masters did not finish it")
 
     def outcome(self, master: Master, name: str) -> int | None:
-        """The exit code of a master, when all its processes are gone; None for one that had to be ended."""
+        """The exit code of a master, after all its processes have ended; None if it had to be ended."""
         hung = master.watch(self.arguments.time_limit)
         if hung:
             self.fail(f"{name}: a master ran longer than {self.arguments.time_limit:g} s")
@@ -232,9 +233,9 @@ class Soak:
         return [*script, "mllkm", "train", data, "--out", str(run), *cluster, *options, *settings, *resume]
 
     def disturb(self, master: Master, run: Path, kind: str, kills: int, landed: list[dict[str, Any]]) -> bool:
-        """Kill at random times, and say whether the master was killed; what ends before its time is left in peace."""
+        """Kill at random times; returns whether the master was killed. A master may also end before that time."""
         if kind == "master" and kills > 0:
-            # Early times are likelier: a training that was resumed is over sooner.
+            # Early times are more likely, because a resumed training run ends sooner.
             if master.watch(self.chance.betavariate(1, 2) * self.usual_s):
                 landed.append({"at_s": master.seconds, "phase": phase(run)})
                 master.kill()
@@ -247,12 +248,12 @@ class Soak:
                     self.await_pass(master, run)
                 at = {"at_s": master.seconds, "phase": phase(run)}
                 landed += [at] * (self.cut(master) if kind == "cut" else self.signal_workers(master, kind))
-                if kind == "frozen":  # no worker comes in its place
+                if kind == "frozen":  # no worker replaces it
                     break
         return False
 
     def signal_workers(self, master: Master, kind: str) -> int:
-        """Kill workers, one or two, or freeze all but one; how many."""
+        """Kill one or two workers, or freeze all but one; returns how many."""
         workers, signalled = master.workers(), 0
         number = len(workers) - 1 if kind == "frozen" else min(len(workers), self.chance.choice((1, 1, 1, 2)))
         for pid in self.chance.sample(workers, max(0, number)):
@@ -272,13 +273,13 @@ class Soak:
         return 1
 
     def await_pass(self, master: Master, run: Path) -> None:
-        """Until the workers have something to do."""
+        """Wait until the workers are busy."""
         deadline = time.monotonic() + self.usual_s
         while phase(run) not in PASSES and master.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def check(self, run: Path, number: int, record: dict[str, Any]) -> None:
-        """The model, and that nothing else was left."""
+        """Check the model, and that no other files are left."""
         record["same_bytes"] = not self.expected or (run / "model.mllkm").read_bytes() == self.expected
         if not record["same_bytes"]:
             self.fail(f"training {number} ({record['kind']}): the model has other bytes")
@@ -312,7 +313,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0, help="first training rows: 2000 of usps, 10000 of mnist")
     parser.add_argument("--worker-kills", type=int, default=30)
     parser.add_argument("--master-kills", type=int, default=30)
-    parser.add_argument("--frozen", type=int, default=0, help="workers to freeze, all but one of a training")
+    parser.add_argument("--frozen", type=int, default=0, help="workers to freeze, all but one of a training run")
     parser.add_argument("--cuts", type=int, default=0, help="links of hosts to cut")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="1GB", help="budget of every process")

@@ -1,4 +1,4 @@
-"""How the convex training arrives: rounds and seconds where bumps are narrow and C is large; all samples are anchors.
+"""Convergence of the convex training: rounds and seconds with narrow bumps and large C; all samples are anchors.
 
     python jobs/bench/solve.py [--problems banana covtype letter mnist mnist100 learned] [--beside TREE]
                                [--tol TOL] [--seconds 300] [--rows N]
@@ -10,9 +10,9 @@ mnist       60,000 rows, 50 components, four gammas, to 2 %
 mnist100    the same with at most 100 kernels
 learned     50,000 rows of Covertype, the candidates are 200 kernels that were learned, to 5 %
 
-Every training has a process of its own, and with --beside another one, right after it, of the package in the folder
-TREE (a worktree of an earlier commit, say), so that the two compare. Writes results/solve.json, with every round, and
-prints a table. What was not run this time stays as it is in that file.
+Every training run is a separate process. With --beside, it is followed by one with the package in the folder TREE (such
+as a worktree of an earlier commit), for comparison. Writes results/solve.json, with every round, and prints a table.
+Problems that are not run are not changed in that file.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--beside", type=Path, metavar="TREE", help="folder of another version of the package")
-    parser.add_argument("--tol", type=float, help="another gap than that of the problem")
-    parser.add_argument("--rows", type=int, help="the first so many training rows alone")
-    parser.add_argument("--seconds", type=float, default=300.0, help="after which a training ends with what it has")
+    parser.add_argument("--tol", type=float, help="gap, instead of that of the problem")
+    parser.add_argument("--rows", type=int, help="number of training rows; the first ones are used")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of a training run")
     arguments = parser.parse_args()
     trees = {"this": ROOT} | ({} if arguments.beside is None else {"beside": arguments.beside.resolve()})
     known = ROOT / "results" / "solve.json"
@@ -60,14 +60,14 @@ def main() -> None:
 
 
 def trained(samples: Samples, params: dict[str, Any], tree: Path) -> dict[str, Any]:
-    """The record of a training by the package in a folder, in a process of its own."""
+    """The record of a training run in a separate process, with the package and child.py of a folder."""
     X, y, X_test, y_test = samples
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_hdf5(folder / "train.h5", X, y)
         write_hdf5(folder / "test.h5", X_test, y_test)
         arguments = [str(folder / part) for part in ("train.h5", "test.h5", "run")]
-        command = [sys.executable, str(Path(__file__).with_name("child.py")), *arguments, json.dumps(params)]
+        command = [sys.executable, str(tree / "jobs" / "bench" / "child.py"), *arguments, json.dumps(params)]
         environment = os.environ | {"PYTHONPATH": str(tree)}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
         if done.returncode:
@@ -77,7 +77,7 @@ def trained(samples: Samples, params: dict[str, Any], tree: Path) -> dict[str, A
 
 
 def line(title: str, record: dict[str, Any]) -> str:
-    """Rounds, seconds of the parts, gap, kernels and test error of a training."""
+    """Rounds, seconds of the parts, gap, kernels and test error of a training run."""
     rounds = record["history"]
     solve, scan, passes = (sum(row[part] for row in rounds) for part in ("solve_s", "scan_s", "margins_s"))
     return (

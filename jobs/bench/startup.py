@@ -1,13 +1,13 @@
-"""What a training pays beside its work: imports, compilation, BLAS threads, and reading HDF5.
+"""Overhead of a training run: imports, compilation, BLAS threads, and reading HDF5.
 
     python jobs/bench/startup.py [--rows 60000] [--features 784] [--repeats 3]
 
-Imports and compilation are measured in processes of their own: a small training with an empty cache of compiled
-functions, and with the cache that it leaves. Products of the scan's sizes run in one thread with as many BLAS threads
-as there are cores, and in as many threads with one BLAS thread each, as trainings do. Reading is a pass over all chunks
-of an HDF5 file as `mllkm convert` writes it, of one that is contiguous, and of one compressed in chunks of one row,
-against reading the bytes alone; and the bytes that the process has asked for in the pass, as a multiple of the data.
-Writes results/startup.json, and prints a line a figure.
+Imports and compilation are measured in separate processes: a short training run with an empty cache of compiled
+functions, and with a filled one. Products of the sizes of the scan run in one thread with as many BLAS threads as there
+are cores, and in as many threads with one BLAS thread each, as in training. Reading is a pass over all chunks of an
+HDF5 file as `mllkm convert` writes it, of one that is contiguous, and of one compressed in chunks of one row, against
+reading the bytes alone; and the bytes that the process has asked for in the pass, as a multiple of the data. Writes
+results/startup.json, and prints a line per figure.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def fastest(action: Callable[[], object], repeats: int) -> float:
-    """The least seconds of some runs."""
+    """The seconds of the fastest run."""
     seconds = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -117,7 +117,7 @@ def products(repeats: int, count: int = 200) -> dict[str, float]:
 
 
 def reading(shape: tuple[int, int], repeats: int) -> dict[str, dict[str, float]]:
-    """Rates of passes over files that are in the system's cache: what is measured is our part, and not the disk."""
+    """Rates of passes over files that are in the system's cache: this measures the package, and not the disk."""
     X = np.random.default_rng(0).integers(256, size=shape).astype(np.float32)
     layouts = {
         "contiguous": {},

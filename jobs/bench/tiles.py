@@ -1,8 +1,9 @@
-"""What keeping Gram tiles is worth: the SVMs of one class on tiles that are kept, and on tiles that are made anew.
+"""The benefit of keeping Gram tiles: the SVMs of one class on tiles that are kept, and on tiles that are computed each
+time.
 
-The kernels and weights are those of a trained model, and the samples those that a training works on: of the class that
-has most of them, all within the margin or just beyond it. Tiles serve all epochs of an SVM, as long as the store has
-room for them.
+The kernels and weights are those of a trained model, and the samples are the working samples of a training run: those
+within the margin or just beyond it, of the class with most of them. Tiles are reused in all epochs of an SVM, as far as
+the store has space for them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_EPOCHS = 50
 
 
 def compare_tiles(model: Model, X: np.ndarray, y: np.ndarray, inner_bytes: int, tol: float) -> dict[str, Any]:
-    """Seconds with a store in what `inner_bytes` leave, and with one that keeps nothing."""
+    """Seconds with a store in the rest of `inner_bytes`, and with a store that keeps nothing."""
     all_signs = np.where(y[:, None] == model.classes, 1.0, -1.0)
     near = all_signs * model.decision_function(X, n_jobs=-1) < Settings.margin
     k = int(np.argmax(near.sum(axis=0)))
@@ -43,7 +44,7 @@ def compare_tiles(model: Model, X: np.ndarray, y: np.ndarray, inner_bytes: int, 
             found[f"{name}_s"] = time.perf_counter() - started
             found[f"{name}_requests"], found[f"{name}_misses"] = store.statistics.requests, store.statistics.misses
     if not np.array_equal(solutions[0].duals, solutions[1].duals):
-        raise SystemExit("tiles that are made anew give other bits")
+        raise SystemExit("tiles that are computed again give other bits")
     return found | {
         "epochs": solutions[0].epochs,
         "gap": solutions[0].gap,

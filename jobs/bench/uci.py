@@ -1,4 +1,4 @@
-"""The paper's four UCI sets: mean accuracy over 10 random splits of 70/30, one setting for all four.
+"""The paper's four UCI data sets: mean accuracy over 10 random splits of 70/30, with one setting for all four.
 
     python jobs/bench/uci.py [--splits 10] [--first-seed 0] [--family gaussian] [--componentwise]
 

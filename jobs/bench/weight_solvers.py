@@ -21,7 +21,7 @@ from mllkm_scale.gram.blocks import GlobalBlock
 from mllkm_scale.kernels.gammas import auto_gammas
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.interior.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution
 from mllkm_scale.mkl.simple import simple_mkl
@@ -46,7 +46,7 @@ def main() -> None:
         uniform = np.full(arguments.kernels, 1.0 / arguments.kernels)
 
         def oracle() -> Oracle:
-            signs = np.ones(len(block.signs))  # the block has the labels in it
+            signs = np.ones(len(block.signs))  # the labels are part of the block
             svm = DenseSVM(block.gram, signs, arguments.C)
             return Oracle([svm], lambda _, duals: block.forms(duals))
 
@@ -55,7 +55,7 @@ def main() -> None:
             "closed form": lambda poll: alternating_mkl(oracle(), uniform, arguments.tol, max_steps=10**4, poll=poll),
             "SimpleMKL": lambda poll: simple_mkl(oracle(), uniform, arguments.tol, max_steps=10**4, poll=poll),
         }
-        interior_point(problem, 0.5)  # libraries and threads are warm for the first as for the last
+        interior_point(problem, 0.5)  # warms up libraries and threads
         rows = {name: timed(solve, arguments.limit) for name, solve in solvers.items()}
     fastest = rows["interior point"]["seconds"]
     for name, row in rows.items():

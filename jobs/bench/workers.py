@@ -1,12 +1,12 @@
-"""The scan alone: one and two dask workers with a thread each, against one and two threads of this process.
+"""The scan only: one and two dask workers with one thread each, compared with one and two threads of this process.
 
     python jobs/bench/workers.py [--rows 20000] [--support 3000] [--repeats 3] [--overlap]
 
-MNIST after a projection to 50 components, all rows as anchors, five gammas, ten classes; the duals are random, as a
-scan takes no notice of how they came about. All four ways are timed in turn, so that a slow minute of the machine
-meets them all, and must give the same bits. Beside them stands what the machine gives with two processes at all.
-Writes results/workers.json: seconds, the speed-up by the second worker, and what dask costs at equal cores. With
---overlap a training follows, with each value of the parameter `overlap`.
+MNIST after a projection to 50 components, all rows as anchors, five gammas, ten classes; the duals are random, because
+the time of a scan does not depend on them. All four ways are timed alternately, so that disturbances affect all of
+them, and must give the same bits. The possible speed-up by two processes on this machine is also measured. Writes
+results/workers.json: seconds, the speed-up by the second worker, and the overhead of dask at equal cores. With
+--overlap, training runs with each value of the parameter `overlap` follow.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
 def measure(X: np.ndarray, arguments: argparse.Namespace, folder: Path) -> dict[str, list[float]]:
     """Seconds of every repeat of each way, each after a scan that is not counted.
 
-    One cluster at a time, for idle workers take their share of a core too.
+    One cluster at a time, because idle workers use some processor time.
     """
     raw = Dataset.from_arrays(X)
     data = prepare(raw, Preprocessor.fit(raw, "none", COMPONENTS), in_memory=False, scratch_dir=folder)
@@ -115,7 +115,7 @@ def executor_of(name: str, budget: int, folder: Path) -> Iterator[Executor]:
 
 
 def machine_speedup(seconds: float = 2.0, repeats: int = 3) -> float:
-    """What two processes that multiply small matrices do, over what one does: more than it is not to be had."""
+    """The speed of two processes that multiply small matrices, relative to one: an upper bound of any speed-up."""
     rates = []
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         list(pool.map(products_per_second, [0.1, 0.1]))
@@ -142,7 +142,7 @@ def require_same(expected: ScanResult, found: ScanResult, name: str) -> None:
 
 
 def overlaps(X: np.ndarray, y: np.ndarray, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trainings with two workers and a master of one thread, for each value of `overlap`."""
+    """Training runs with two workers and a master of one thread, for each value of `overlap`."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for overlap in ("never", "auto", "always"):

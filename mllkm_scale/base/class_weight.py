@@ -1,4 +1,4 @@
-"""Weights of the classes as they are given: "balanced", or a number for each of some labels."""
+"""Given weights of the classes: "balanced", or a number for some labels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["ClassWeight", "check_class_weight", "class_weight_in_words", "read_c
 
 ClassWeight = str | Mapping[Any, float] | None
 
-_LONGEST = 900  # characters that a record has room for
+_LONGEST = 900  # characters that fit into a record
 
 
 def check_class_weight(given: Any) -> None:
-    """Refuse what is neither None, "balanced", nor a positive number for each of some labels."""
+    """Refuse values that are not None, "balanced", or positive numbers by label."""
     if given is None or given == "balanced":
         return
     if not isinstance(given, Mapping) or not given:
@@ -32,7 +32,7 @@ def check_class_weight(given: Any) -> None:
 
 
 def read_class_weight(text: str) -> ClassWeight:
-    """The words balanced and none, or labels with weights.
+    """Parse the words balanced and none, or labels with weights.
 
     >>> read_class_weight("balanced"), read_class_weight("no:1,yes:5")
     ('balanced', {'no': 1.0, 'yes': 5.0})
@@ -52,7 +52,7 @@ def read_class_weight(text: str) -> ClassWeight:
 
 
 def class_weight_in_words(given: ClassWeight) -> str | None:
-    """As `read_class_weight` takes it; of many classes, how many they are."""
+    """Text for `read_class_weight`; for many classes, only their number."""
     if given is None or isinstance(given, str):
         return given
     text = ",".join(f"{label}:{float(weight):g}" for label, weight in given.items())

@@ -1,6 +1,6 @@
-"""Events of a training or a stream, and their form as JSON.
+"""Events of a training run or a stream, and their form as JSON.
 
-A training calls its listener with them, and the listener shows them.
+A training run calls its listener with them, and the listener shows them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROGRESS_MODES = ("auto", "plain", "json", "quiet")
 
 @dataclass(frozen=True)
 class Phase:
-    """A stage begins, such as "check", "prepare", "normalise" or "train"."""
+    """A stage begins, such as "check", "prepare", "margins" or "train"."""
 
     name: str
     detail: str = ""

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.errors import ClusterError
 

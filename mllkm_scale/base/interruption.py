@@ -1,4 +1,4 @@
-"""Signals as a wish to end at the next safe point."""
+"""Signals as requests to stop at the next safe point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass
 class Interruption:
-    """Whether a signal asked for the end, and which."""
+    """Whether a signal has requested a stop, and which one."""
 
     requested: bool = False
     signal_name: str | None = None
@@ -24,7 +24,7 @@ class Interruption:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A block that only waits, for input perhaps: a signal ends it at once, by KeyboardInterrupt."""
+        """Context for waiting, for example for input: a signal ends it at once, by KeyboardInterrupt."""
         if self.requested:
             raise KeyboardInterrupt
         self.waits = True
@@ -38,9 +38,9 @@ class Interruption:
 def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Interruption]:
     """Turn the first SIGINT or SIGTERM of a block into a flag; a SIGINT after it raises KeyboardInterrupt.
 
-    The handlers from before are restored when the block ends. Only the main thread may handle signals: in any
-    other one the flag stays False. A SIGINT that the process has ignored since it was started, as a shell
-    script starts what stands before ``&``, stays ignored: whoever starts it so does not want Ctrl-C to reach it.
+    The handlers from before are restored when the block ends. Only the main thread may handle signals: in any other one
+    the flag stays False. A SIGINT that the process has ignored since its start, like a background job of a shell
+    script, stays ignored.
 
     Parameters
     ----------
@@ -77,5 +77,5 @@ def interruption(notify: Callable[[str], object] | None = None) -> Iterator[Inte
         yield state
     finally:
         for number, handler in previous.items():
-            # None stands for a handler that was not set from Python and cannot be put back.
+            # None is a handler that was not set from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

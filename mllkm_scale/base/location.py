@@ -1,7 +1,7 @@
-"""Where data stand: a path, or a URL that fsspec opens, such as s3://bucket/train.zarr.
+"""Locations of data: a path, or a URL that fsspec opens, such as s3://bucket/train.zarr; names of their formats.
 
-A URL is opened by each process that reads it. What it needs for that, credentials above all, comes from the environment
-or the configuration of that process: none of it is part of a URL, so that none gets into a run folder or a log.
+A URL is opened by each process that reads it, with the environment and configuration of that process. Credentials are
+not part of a URL, so that they do not get into a run folder or a log.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import unquote, urlsplit
 
 from mllkm_scale.errors import DataError, MLLKMError, ParameterError
 
-__all__ = ["URL", "Location", "as_location", "is_parquet"]
+__all__ = ["FORMATS", "URL", "Format", "Location", "as_location", "is_parquet"]
+
+Format = Literal["csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""The formats of files that can be converted."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 _PARQUET = (".parquet", ".pq")
@@ -25,7 +29,7 @@ _PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True)
 class URL:
-    """A URL that fsspec opens; it looks like a path where that is all that is asked.
+    """A URL that fsspec opens, with the attributes of a path that are needed.
 
     Examples
     --------
@@ -58,7 +62,7 @@ class URL:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes can open it, too."""
+        """Whether other processes can also open it."""
         return not self.text.startswith("memory:")
 
     def is_dir(self) -> bool:
@@ -71,7 +75,7 @@ class URL:
 
     @contextmanager
     def opening(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the path in it, for a block; what goes wrong in it is a DataError that hides secrets."""
+        """Context with the file system and the path in it; errors become a DataError without secrets."""
         try:
             from fsspec.core import url_to_fs
 
@@ -82,7 +86,7 @@ class URL:
             raise DataError(
                 f"{self} cannot be opened ({_one_line(error)}): install that library, in the workers, too"
             ) from None
-        except Exception as error:  # every file system of fsspec has errors of its own
+        except Exception as error:  # every file system of fsspec has its own errors
             why = re.sub(r"\?[^\s'\")]*", "?...", _one_line(error)) or type(error).__name__
             raise DataError(
                 f"{self} cannot be read ({why}): check the URL, and that this process has the credentials"
@@ -104,7 +108,7 @@ Location = Path | URL
 
 
 def as_location(given: str | os.PathLike[str] | URL) -> Location:
-    """A path, or a URL where a scheme is in front; file:// is a path.
+    """A path, or a URL if the text has a scheme; file:// is a path.
 
     >>> as_location("train.h5"), as_location("s3://bucket/train.zarr"), as_location("file:///data/train.h5")
     (PosixPath('train.h5'), URL('s3://bucket/train.zarr'), PosixPath('/data/train.h5'))
@@ -118,5 +122,5 @@ def as_location(given: str | os.PathLike[str] | URL) -> Location:
 
 
 def is_parquet(location: Location) -> bool:
-    """Whether it is called as a Parquet file, or a folder of such, is."""
+    """Whether the name is that of a Parquet file, or of a folder of such files."""
     return location.suffix.lower() in _PARQUET

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from mllkm_scale.base.closing import Closing
 
 __all__ = ["Threads", "n_threads", "one_blas_thread"]
 
@@ -66,7 +67,7 @@ def _loaded_libraries() -> ThreadpoolController:
     return _libraries[1]
 
 
-class Threads:
+class Threads(Closing):
     """A pool of `size` threads; a single thread runs its tasks in the caller."""
 
     def __init__(self, size: int = 1) -> None:
@@ -110,11 +111,3 @@ class Threads:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,4 +1,4 @@
-"""Means over rows with weights; where all weights are one, they have the bits of plain ones."""
+"""Means over rows with weights; if all weights are one, they have the bits of unweighted means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["effective_rows", "unit_weights", "weighted_mean"]
 
 
 def unit_weights(n: int) -> Array:
-    """A weight of one for each of n rows, which takes no memory."""
+    """Weights of one for n rows, without memory for each."""
     return np.broadcast_to(1.0, n)
 
 
@@ -24,7 +24,7 @@ def weighted_mean(values: Array, weights: Array) -> float:
 
 
 def effective_rows(weights: Array) -> float:
-    """(sum w)^2 / sum w^2: as many equal rows would tell a mean as exactly.
+    """(sum w)^2 / sum w^2: the number of equal rows that would give a mean of the same precision.
 
     >>> effective_rows(np.ones(3)), effective_rows(np.array([1.0, 0.0, 0.0]))
     (3.0, 1.0)

@@ -1,4 +1,4 @@
-"""What the paper and its reviewers compare with: each method a scikit-learn estimator in a file of its own."""
+"""The methods with which the paper and its reviewers compare, as scikit-learn estimators, one per file."""
 
 from __future__ import annotations
 

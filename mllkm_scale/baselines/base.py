@@ -1,4 +1,4 @@
-"""What the baselines share: labels as signs, scores as labels, and checks of rows and parameters.
+"""Shared parts of the baselines: labels as signs, scores as labels, and checks of rows and parameters.
 
 Each check names the parameter, its value, and the remedy.
 """
@@ -22,11 +22,11 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["Baseline", "check_choice", "check_count", "check_positive", "seed_of", "warn_of_gap"]
+__all__ = ["Baseline", "LinearBaseline", "check_choice", "check_count", "check_positive", "seed_of", "warn_of_gap"]
 
 
 def check_positive(**values: object) -> None:
-    """Every value is a finite number above zero.
+    """Check that every value is a finite number above zero.
 
     >>> check_positive(C=-1.0)
     Traceback (most recent call last):
@@ -39,21 +39,21 @@ def check_positive(**values: object) -> None:
 
 
 def check_count(**values: object) -> None:
-    """Every value is a whole number from 1."""
+    """Check that every value is a whole number from 1."""
     for name, value in values.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise ParameterError(f"{name}={value!r}: give a whole number from 1")
 
 
 def check_choice(choices: Sequence[str], **values: object) -> None:
-    """Every value is one of the choices."""
+    """Check that every value is one of the choices."""
     for name, value in values.items():
         if value not in choices:
             raise ParameterError(f"{name}={value!r} is not known: choose one of {', '.join(choices)}")
 
 
 def seed_of(random_state: int | None) -> int:
-    """The seed itself, or a fresh one for None."""
+    """The seed itself, or a random one for None."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool) or random_state < 0:
@@ -62,7 +62,7 @@ def seed_of(random_state: int | None) -> int:
 
 
 def warn_of_gap(method: str, gap: float, tol: float, max_iter: int) -> None:
-    """A ConvergenceWarning at the caller of fit, if a method has run out of epochs before its gap was small enough."""
+    """Issue a ConvergenceWarning at the caller of fit, if the epochs of a method did not suffice for its gap."""
     if gap > tol:
         warnings.warn(
             f"{method} ends after {max_iter} epochs at a relative gap of {gap:.1e}, above tol={tol}: "
@@ -73,7 +73,7 @@ def warn_of_gap(method: str, gap: float, tol: float, max_iter: int) -> None:
 
 
 class Baseline(ClassifierMixin, BaseEstimator):
-    """A classifier that learns from signs and answers with scores; more than two classes are one against the rest."""
+    """A classifier that learns from signs and predicts scores; more than two classes are one-vs-rest."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on rows (n, d) and their labels (n,)."""
@@ -85,7 +85,7 @@ class Baseline(ClassifierMixin, BaseEstimator):
                 f"the labels have only one class, {self.classes_[0]!r}: give samples of two classes or more"
             )
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        with one_blas_thread():  # their products are small, and the bits are those of any machine's number of threads
+        with one_blas_thread():  # products are small, and the bits do not depend on the number of threads
             self._learn(rows, np.where(labels[:, None] == positive, 1.0, -1.0))
         return self
 
@@ -109,3 +109,21 @@ class Baseline(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[chosen])
+
+
+class LinearBaseline(Baseline):
+    """f_k(x) = <x, coef_k> + intercept_k; the bias is the weight of a constant feature."""
+
+    fit_intercept: bool
+
+    def _features(self, X: Array) -> Array:
+        """The rows, with a constant feature if there is a bias."""
+        return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+
+    def _set_weights(self, weights: Array) -> None:
+        """Take the weights of the features (K, p)."""
+        self.coef_ = weights[:, :-1] if self.fit_intercept else weights
+        self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
+
+    def _scores(self, X: Array) -> Array:
+        return X @ self.coef_.T + self.intercept_

@@ -129,7 +129,7 @@ def _process(
 
 @numba.njit(cache=True, nogil=True)
 def _reprocess(machine: Machine, union: SupportUnion, rows: Rows, problem: Problem) -> bool:
-    """REPROCESS: a step on the most violating pair, and farewell to members that it has made idle; False if none."""
+    """REPROCESS: a step on the most violating pair, and removal of idle members; False if there is no pair."""
     up, down = extremes(machine, problem.C)
     if _violation(machine, up, down) <= problem.tau or not _step(machine, union, rows, problem, up, down):
         return False

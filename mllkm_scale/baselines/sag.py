@@ -23,7 +23,7 @@ import numba
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.base import Baseline, check_choice, check_count, check_positive, seed_of, warn_of_gap
+from mllkm_scale.baselines.base import LinearBaseline, check_choice, check_count, check_positive, seed_of, warn_of_gap
 
 __all__ = ["SAGClassifier", "sag_epoch"]
 
@@ -32,7 +32,7 @@ _CHECK_EVERY = 5  # epochs between two evaluations of the gap
 _FLAT = 1e-8  # squared gradients below it say nothing about the curvature (the article's threshold)
 
 
-class SAGClassifier(Baseline):
+class SAGClassifier(LinearBaseline):
     """Linear SVM by Stochastic Average Gradient; more than two classes are one against the rest.
 
     scikit-learn's own "sag" solvers minimise only the logistic and the squared loss; neither gives an SVM.
@@ -103,7 +103,7 @@ class SAGClassifier(Baseline):
         check_positive(C=self.C, width=self.width, tol=self.tol)
         check_choice(LOSSES, loss=self.loss)
         check_count(max_iter=self.max_iter)
-        features = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+        features = self._features(X)
         seed, classes = seed_of(self.random_state), signs.shape[1]
         weights = np.zeros((classes, features.shape[1]))
         self.gap_, self.n_iter_ = np.zeros(classes), np.zeros(classes, dtype=np.intp)
@@ -112,8 +112,7 @@ class SAGClassifier(Baseline):
             rng = np.random.default_rng(seed)
             self.gap_[k], self.n_iter_[k] = self._minimise(features, np.ascontiguousarray(signs[:, k]), rng, weights[k])
         warn_of_gap("SAG", self.gap_.max(), self.tol, self.max_iter)
-        self.coef_ = weights[:, : X.shape[1]]
-        self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(classes)
+        self._set_weights(weights)
 
     def _minimise(self, features: Array, signs: Array, rng: np.random.Generator, w: Array) -> tuple[float, int]:
         """Epochs until the gap is small enough, w changed in place; the relative gap, and the number of epochs."""
@@ -131,9 +130,6 @@ class SAGClassifier(Baseline):
             gap = _relative_gap(features, signs, C, curvature, width, w)
             if gap <= self.tol or done >= self.max_iter:
                 return gap, done
-
-    def _scores(self, X: Array) -> Array:
-        return X @ self.coef_.T + self.intercept_
 
 
 def _relative_gap(features: Array, signs: Array, C: float, curvature: float, width: float, w: Array) -> float:

@@ -14,14 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.baselines.base import Baseline, check_count, check_positive, seed_of, warn_of_gap
+from mllkm_scale.baselines.base import LinearBaseline, check_count, check_positive, seed_of, warn_of_gap
 from mllkm_scale.solver.sdca import sdca_epoch_features
 from mllkm_scale.solver.svm import EpochLimits, SVMSolution, run_epochs
 
 __all__ = ["SDCAClassifier"]
 
 
-class SDCAClassifier(Baseline):
+class SDCAClassifier(LinearBaseline):
     """Linear SVM by Stochastic Dual Coordinate Ascent; more than two classes are one against the rest.
 
     Parameters
@@ -82,7 +82,7 @@ class SDCAClassifier(Baseline):
     def _learn(self, X: Array, signs: Array) -> None:
         check_positive(C=self.C, tol=self.tol)
         check_count(max_iter=self.max_iter)
-        features = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+        features = self._features(X)
         key = (seed_of(self.random_state),)
         # Every class draws the same orders, as if it were trained alone.
         solutions = [self._solve(features, np.ascontiguousarray(column), key) for column in signs.T]
@@ -90,10 +90,8 @@ class SDCAClassifier(Baseline):
         self.gap_ = np.array([solution.gap for solution in solutions])
         self.n_iter_ = np.array([solution.epochs for solution in solutions])
         warn_of_gap("SDCA", self.gap_.max(), self.tol, self.max_iter)
-        # Summed up from the duals anew: the epochs' own w carries the rounding of all their steps.
-        weights = (self.duals_ * signs).T @ features
-        self.coef_ = weights[:, : X.shape[1]]
-        self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(signs.shape[1])
+        # Computed again from the duals: w of the epochs has the rounding errors of all steps.
+        self._set_weights((self.duals_ * signs).T @ features)
 
     def _solve(self, features: Array, signs: Array, key: tuple[int, ...]) -> SVMSolution:
         C, duals, w = float(self.C), np.zeros(len(features)), np.zeros(features.shape[1])
@@ -108,6 +106,3 @@ class SDCAClassifier(Baseline):
 
         limits = EpochLimits(float(self.tol), most=int(self.max_iter), least=1)
         return run_epochs(epoch, state, C, len(duals), limits, key)
-
-    def _scores(self, X: Array) -> Array:
-        return X @ self.coef_.T + self.intercept_

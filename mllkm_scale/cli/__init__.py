@@ -1,6 +1,7 @@
-"""The command line: `mllkm demo | convert | plan | train | run | predict | evaluate | inspect`, one file a command.
+"""The command line: `mllkm demo | convert | plan | train | run | predict | evaluate | inspect` and others, one file per
+command.
 
-The numerical modules are imported inside the commands, so that help and usage errors come at once.
+Numerical modules are imported inside the commands, so that help and usage errors are fast.
 """
 
 from mllkm_scale.cli.app import cli, main

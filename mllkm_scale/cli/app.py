@@ -71,7 +71,7 @@ def cli() -> None:
       mllkm convert new.csv new.h5 --label-column none
       mllkm predict run/model.mllkm new.h5 --out predictions.h5
     \b
-    A training from a job file, with or without a cluster:
+    A training run from a job file, with or without a cluster:
       mllkm run job.toml
 
     `mllkm COMMAND --help` explains a command.

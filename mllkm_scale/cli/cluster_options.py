@@ -1,6 +1,6 @@
-"""Options that name a dask cluster: one that runs already, or worker processes of this machine.
+"""Options that name a dask cluster: a running one, or worker processes on this machine.
 
-distributed is imported only when a cluster is used, so that help and usage errors come at once.
+distributed is imported only when a cluster is used, so that help and usage errors are fast.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def cluster_options(command: Command) -> Command:
             "--scheduler-file",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="Running dask scheduler to use, by the file that it writes.",
+            help="Running dask scheduler to use, given by its scheduler file.",
         ),
         click.option(
             "--workers",
@@ -65,12 +65,12 @@ def cluster_options(command: Command) -> Command:
 
 
 def cluster_spec(context: click.Context) -> ClusterSpec | None:
-    """The cluster that the options name, or else the configuration; None if neither names one."""
+    """The cluster named by the options, or otherwise by the configuration; None if neither names one."""
     return given_cluster(context) or configured_cluster()
 
 
 def given_cluster(context: click.Context) -> ClusterSpec | None:
-    """The cluster that the options name; None if they name none."""
+    """The cluster named by the options; None if there is none."""
     given = [name for name in FLAGS if context.params.get(name) is not None]
     if not given:
         return None
@@ -84,7 +84,7 @@ def given_cluster(context: click.Context) -> ClusterSpec | None:
 
 
 def configured_cluster() -> ClusterSpec | None:
-    """The cluster that is configured; of several places that name one the strongest counts."""
+    """The configured cluster; of several places, the one with the highest precedence."""
     from mllkm_scale.config import in_force
 
     named = [found for found in in_force(name.replace("_", "-") for name in FLAGS) if found.value is not None]
@@ -115,9 +115,9 @@ def _spec(name: str, value: Any) -> ClusterSpec:
 def open_cluster(
     spec: ClusterSpec, memory_budget: int, timeout_s: float, context: click.Context, folder: Path | None = None
 ) -> Iterator[Client]:
-    """A client of the cluster, with dask's log kept off the terminal unless --debug is given.
+    """A client of the cluster; the log of dask is not shown unless --debug is given.
 
-    The log is warnings and tracebacks of connections that are lost; what matters of them is raised as one line.
+    The log has warnings and tracebacks of lost connections; relevant ones are raised as errors of one line.
     """
     from mllkm_scale.cluster import open_client
 
@@ -132,14 +132,14 @@ def open_cluster(
         client = stack.enter_context(open_client(spec, memory_budget=memory_budget, timeout_s=timeout_s, folder=folder))
         assert client is not None
         if not context.ensure_object(Invocation).debug:
-            for name in ("distributed", "distributed.client"):  # whose levels are set when distributed is imported
+            for name in ("distributed", "distributed.client"):  # their levels are set when distributed is imported
                 levels[logging.getLogger(name)] = logging.getLogger(name).level
                 logging.getLogger(name).setLevel(logging.CRITICAL)
         yield client
 
 
 def in_words(spec: ClusterSpec) -> str:
-    """A cluster before it is started: its kind, and the settings that are not the usual ones."""
+    """A description of a cluster before it is started: its kind, and its settings that are not defaults."""
     from dataclasses import fields
 
     settings = [

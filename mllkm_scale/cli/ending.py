@@ -1,6 +1,6 @@
-"""How a command that works in a run folder ends early: at a safe point, and with a line that says how to go on.
+"""The early end of a command that works in a run folder: at a safe point, with a line that says how to continue.
 
-The first Ctrl-C or SIGTERM asks the training to stop at its next safe point.
+The first Ctrl-C or SIGTERM stops the training at its next safe point.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mllkm_scale.run.progress.listeners import Progress
 __all__ = ["Checkpoint", "OwnCheckpoint", "ends_at_a_safe_point"]
 
 STDERR = 2
-RESUME_WITH = "MLLKM_RESUME_WITH"  # the command line that goes on, set by the scripts of jobs/submit/
-WITHIN = "MLLKM_WITHIN"  # what stands before the command line of a training, set by the scripts of cluster/
+RESUME_WITH = "MLLKM_RESUME_WITH"  # the command line to continue, set by the scripts of jobs/submit/
+WITHIN = "MLLKM_WITHIN"  # prefix of the command line of a training run, set by the scripts of cluster/
 
 
 class Checkpoint(Protocol):
-    """Whether there is something to go on from."""
+    """Whether there is a checkpoint to continue from."""
 
     def is_ours(self) -> bool: ...
 
 
 class OwnCheckpoint:
-    """Whether a checkpoint or descent of the run folder is of this work, or still what it was to replace."""
+    """Whether a checkpoint or descent in the run folder belongs to this work, or is the one that it should replace."""
 
     def __init__(self, run: Path, resumed: bool) -> None:
         folder = RunFolder(run)
@@ -51,7 +51,7 @@ class OwnCheckpoint:
 
 
 def _written(path: Path) -> tuple[int, int] | None:
-    """Which file is there, and since when."""
+    """Identity and time of a file."""
     try:
         found = path.stat()
     except OSError:
@@ -63,7 +63,7 @@ def _written(path: Path) -> tuple[int, int] | None:
 def ends_at_a_safe_point(
     context: click.Context, checkpoint: Checkpoint, listener: Progress, *, what: str, aloud: bool
 ) -> Iterator[Interruption]:
-    """A block that the first signal asks to end; when it ends early, the command line that goes on is told.
+    """Context that the first signal ends at a safe point; then the command line to continue is printed.
 
     `what` was interrupted; `aloud` says whether to name the signal.
     """
@@ -83,8 +83,8 @@ def ends_at_a_safe_point(
 
 
 def _to_go_on(context: click.Context, resume: bool) -> str:
-    """The command line that continues this work: from its checkpoint, or from the beginning."""
-    # A script that has started the cluster ends it, and its scheduler file is gone: the script itself goes on.
+    """The command line that continues this work, from its checkpoint or from the beginning."""
+    # A script that started the cluster also ends it, so the script itself must be run again.
     if script := os.environ.get(RESUME_WITH):
         return script.strip()
     given = context.ensure_object(Invocation).arguments
@@ -94,7 +94,7 @@ def _to_go_on(context: click.Context, resume: bool) -> str:
 
 
 def _program() -> list[str]:
-    """The words that this program starts by: its name, if the PATH leads to it."""
+    """The words that start this program: its name, if it is on the PATH."""
     found, own = shutil.which("mllkm"), (Path(sys.argv[0]), Path(sys.executable).with_name("mllkm"))
     if found is not None and any(path.exists() and path.samefile(found) for path in own):
         return ["mllkm"]

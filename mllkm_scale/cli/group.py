@@ -1,4 +1,4 @@
-"""What every command shares: errors as one line with the remedy, exit codes, --debug, a clean end on signals.
+"""Shared parts of all commands: errors as one line with a remedy, exit codes, --debug, a clean end on signals.
 
 Exit codes: 0 done, 1 unexpected error, 2 usage error or a parameter that cannot work, 3 to 10 the code of the
 error (`mllkm_scale.errors`), 130 ended by Ctrl-C, 143 ended by SIGTERM.
@@ -21,18 +21,18 @@ import click
 from mllkm_scale.errors import MLLKMError
 from mllkm_scale.printable import printable
 
-__all__ = ["CommandGroup", "Invocation", "Terminated", "debug_option", "say"]
+__all__ = ["CommandGroup", "Invocation", "Terminated", "debug_option", "refuse_both_starts", "say"]
 
 INTERRUPTED, TERMINATED = 130, 143
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived: everything that is open is closed on the way out."""
+    """SIGTERM arrived: open resources are closed while this propagates."""
 
 
 @dataclass
 class Invocation:
-    """How the program was called; the object of click's context."""
+    """The invocation of the program; the object of the context of click."""
 
     arguments: tuple[str, ...] = ()
     debug: bool = False
@@ -53,11 +53,18 @@ debug_option = click.option(
 )
 
 
+def refuse_both_starts(what: str, context: click.Context, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a command that should both continue a training run, and replace it."""
+    if resume and overwrite:
+        raise click.UsageError(f"--resume continues {what} and --overwrite replaces it: give one of them", context)
+
+
 class CommandGroup(click.Group):
-    """A group that ends with one line on stderr and the exit code of what went wrong, and lists commands as given."""
+    """A group that ends with one line on stderr and the exit code of an error, and lists commands in the given
+    order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands, in the order in which they are used."""
+        """Names of the commands, in the order of use."""
         return list(self.commands)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
@@ -79,7 +86,7 @@ class CommandGroup(click.Group):
 
 
 def _report(error: BaseException) -> int:
-    """Say in one line what went wrong, and return the exit code."""
+    """Print an error on one line, and return the exit code."""
     match error:
         case click.Abort() | KeyboardInterrupt():
             say("mllkm: interrupted", err=True)
@@ -104,7 +111,7 @@ def _report(error: BaseException) -> int:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print text of one or several lines; control characters, which names and labels may hold, are escaped.
+    """Print text of one or several lines, with control characters escaped, which names and labels may contain.
 
     >>> say("classes: cat\\x1b[2J, dog")
     classes: cat\\x1b[2J, dog

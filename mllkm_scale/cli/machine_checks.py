@@ -1,6 +1,6 @@
-"""What would slow or stop a training on a machine: the checks behind `mllkm doctor`.
+"""The checks of `mllkm doctor`: problems that would slow or stop a training run on a machine.
 
-A check yields findings. It is bounded in time and leaves nothing behind: files that it writes have no name.
+A check yields findings. It is bounded in time and leaves no files behind.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ EXTRAS = {
 }
 SAME_ON_WORKERS = ("python", "numpy", "numba", "distributed")  # results or messages depend on these
 LISTED = 3
-BUDGET_SHARE = 0.7  # of the memory that can be had; the rest is for the system and what others start
+BUDGET_SHARE = 0.7  # of the available memory; the rest is for the system and other programs
 BUDGET_STEP_BYTES = 10**8
 SIDE = 512
 TIMED_S = 0.25
-SLOW_GFLOPS = 1.0  # on one thread: a BLAS that was made for the processor does ten times that
-POOR_GAIN = 0.5  # of what the threads would give if each were as fast as one alone
+SLOW_GFLOPS = 1.0  # on one thread: a BLAS for the processor is ten times as fast
+POOR_GAIN = 0.5  # of perfect scaling over threads
 BLOCK_BYTES = 4 * 2**20
 MOST_BYTES = 128 * 2**20
 MOST_FILES = 100
@@ -84,10 +84,10 @@ Check = Callable[[], Iterable[Finding]]
 
 @dataclass(frozen=True)
 class Checkup:
-    """What to look at beside the machine itself.
+    """What to check besides the machine itself.
 
     `scratch_dir` is the folder for temporary files; `budget_bytes` and `n_jobs` are the memory and the threads of a
-    training. Reading `data` is timed, and `cluster` must answer within `timeout_s`.
+    training run. Reading `data` is timed, and `cluster` must answer within `timeout_s`.
     """
 
     scratch_dir: Path
@@ -116,7 +116,7 @@ class Checkup:
 
 
 def examine(checkup: Checkup, progress: Callable[[int, int], None] | None = None) -> list[Finding]:
-    """Make all checks; one that fails is a finding, and the others go on.
+    """Run all checks; an exception in one is a finding, and the others continue.
 
     After each check, ``progress(done, total)`` is called.
 
@@ -131,14 +131,14 @@ def examine(checkup: Checkup, progress: Callable[[int, int], None] | None = None
             findings += check()
         except Exception as error:  # the doctor is for machines on which something is broken
             why = " ".join(f"{type(error).__name__}: {error}".split())
-            findings.append(Finding(subject, "problem", f"cannot be looked at ({why})", "mend what it names first"))
+            findings.append(Finding(subject, "problem", f"cannot be checked ({why})", "correct this first"))
         if progress is not None:
             progress(number, len(checks))
     return findings
 
 
 def _judged(subject: str, text: str, *warnings: tuple[bool, str]) -> Finding:
-    """A warning with the first remedy that is needed; if none is, all is well."""
+    """A warning with the first remedy that applies; otherwise the level is ok."""
     remedy = next((remedy for needed, remedy in warnings if needed), "")
     return Finding(subject, "warning" if remedy else "ok", text, remedy)
 
@@ -168,7 +168,7 @@ def _version(name: str) -> str | None:
 
 
 def check_configuration() -> Iterator[Finding]:
-    """What the user has set."""
+    """The configuration of the user."""
     from mllkm_scale.config import Origin, in_force
 
     try:
@@ -183,10 +183,10 @@ def check_configuration() -> Iterator[Finding]:
 
 
 def check_numba_cache() -> Iterator[Finding]:
-    """Whether compiled functions can be kept from one start to the next."""
-    # numba keeps them in the folder of its configuration, else beside the source, else in the user's cache.
+    """Whether compiled functions can be cached between starts."""
+    # numba uses its configured folder, otherwise that of the source, otherwise the cache of the user.
     told, cache = os.environ.get("NUMBA_CACHE_DIR"), Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    places = [Path(told)] if told else [Path(__file__).parent / "solver" / "__pycache__", cache / "numba"]
+    places = [Path(told)] if told else [Path(__file__).parents[1] / "solver" / "__pycache__", cache / "numba"]
     if place := next(filter(_is_writable, places), None):
         yield Finding("compiled code", "ok", f"is kept in {place}")
         return
@@ -195,7 +195,7 @@ def check_numba_cache() -> Iterator[Finding]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether files can be made there, or in the nearest folder above it that exists."""
+    """Whether files can be created there, or in the nearest existing parent folder."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     return os.access(there, os.W_OK)
 
@@ -209,13 +209,13 @@ def check_cores(n_jobs: int) -> Iterator[Finding]:
     text = f"{there} in the machine"
     text += f", {ours} for this process by its affinity" if ours < there else ""
     text += f", {allowed} by the limit of its container" if allowed < ours else ""
-    text += f", {wanted} threads in a training"
+    text += f", {wanted} threads in a training run"
     remedy = f"more only wait for each other; set n-jobs to {allowed}"
     yield _judged("cores", text, (wanted > allowed, remedy))
 
 
 def check_memory(budget_bytes: int) -> Iterator[Finding]:
-    """Memory that there is, that can be had, and the budget that it suggests."""
+    """Total and available memory, and a suggested budget."""
     memory, limit = psutil.virtual_memory(), memory_limit()
     usable = min(int(memory.available), limit)
     text = f"{format_bytes(memory.total)}, {format_bytes(memory.available)} available"
@@ -227,13 +227,13 @@ def check_memory(budget_bytes: int) -> Iterator[Finding]:
         yield Finding("memory", "ok", f"{text}; the memory budget is {budget}, and could be {suggested}")
         return
     beyond = budget_bytes > limit
-    remedy = "the system would end a training that uses it; " if beyond else "end other programs, or "
+    remedy = "the system would end a training run that uses it; " if beyond else "end other programs, or "
     text += f", but the memory budget is {budget}"
     yield Finding("memory", "problem" if beyond else "warning", text, remedy + lower)
 
 
 def check_blas() -> Iterator[Finding]:
-    """The libraries that do the products."""
+    """The BLAS libraries."""
     import scipy.linalg  # noqa: F401 - it brings a library of its own
     from threadpoolctl import threadpool_info
 
@@ -249,7 +249,7 @@ def check_blas() -> Iterator[Finding]:
 
 
 def check_products() -> Iterator[Finding]:
-    """Speed of products on one thread, and on as many as there are cores; a training has one BLAS thread a task."""
+    """Speed of matrix products on one thread, and on all cores; training uses one BLAS thread per task."""
     threads = n_threads(-1)
     one = giga_operations_per_s(1)
     everywhere = one if threads == 1 else giga_operations_per_s(threads)
@@ -260,7 +260,7 @@ def check_products() -> Iterator[Finding]:
 
 
 def giga_operations_per_s(size: int) -> float:
-    """Floating-point operations a second, in 1e9, of products that so many threads do side by side."""
+    """GFlop/s of matrix products that run in several threads."""
     factors = np.random.default_rng(0).random((size, SIDE, SIDE))
     results = np.empty_like(factors)
 
@@ -279,7 +279,7 @@ def giga_operations_per_s(size: int) -> float:
 
 
 def check_folders(scratch_dir: Path, budget_bytes: int) -> Iterator[Finding]:
-    """The folder of temporary files, and the current one where it is on another disk."""
+    """The folder of temporary files, and the current folder if it is on another disk."""
     here = Path.cwd()
     yield _folder("scratch folder", scratch_dir, budget_bytes, "name another one with scratch-dir")
     if not scratch_dir.exists() or here.stat().st_dev != scratch_dir.stat().st_dev:
@@ -298,22 +298,22 @@ def _folder(subject: str, folder: Path, wanted_bytes: int, another: str) -> Find
     if kind in ("tmpfs", "ramfs"):
         return Finding(subject, "warning", f"{text}; it is in memory, which a budget does not see", another)
     if free_bytes < wanted_bytes:
-        return Finding(subject, "warning", f"{text}, which files of a training may fill", f"free space, or {another}")
+        return Finding(subject, "warning", f"{text}, which a training run may fill", f"free space, or {another}")
     if min(written, read) < SLOW_BYTES_PER_S:
         return Finding(subject, "warning", f"{text}, which is slow", f"{another}, on a disk of this machine")
     return Finding(subject, "ok", text)
 
 
 def file_system(folder: Path) -> str | None:
-    """The kind of file system that a folder is on, such as ext4, nfs or tmpfs."""
+    """The type of the file system of a folder, such as ext4, nfs or tmpfs."""
     place = folder.resolve()
     mounts = [part for part in psutil.disk_partitions(all=True) if place.is_relative_to(part.mountpoint)]
     return str(max(mounts, key=lambda part: len(part.mountpoint)).fstype) if mounts else None
 
 
 def write_and_read_bytes_per_s(folder: Path, size_bytes: int) -> tuple[float, float]:
-    """Speeds of writing to the disk and reading from it, by a file of so many bytes or as many as a second allows."""
-    block = os.urandom(BLOCK_BYTES)  # disks that compress what they store would be faster with zeros
+    """Speeds of writing to disk and reading from it, measured for at most a second."""
+    block = os.urandom(BLOCK_BYTES)  # disks with compression would be faster with zeros
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         begun_s, written = time.perf_counter(), 0
         while written < max(size_bytes, BLOCK_BYTES) and time.perf_counter() - begun_s < MOST_S:
@@ -344,7 +344,7 @@ def check_data(path: Path) -> Iterator[Finding]:
 
 
 def _read_bytes_per_s(descriptors: list[int]) -> float:
-    if hasattr(os, "posix_fadvise"):  # out of the system's memory, or the disk would not be seen
+    if hasattr(os, "posix_fadvise"):  # drop the page cache, so that the disk is measured
         for descriptor in descriptors:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     begun_s, read = time.perf_counter(), 0
@@ -357,7 +357,7 @@ def _read_bytes_per_s(descriptors: list[int]) -> float:
 
 
 def check_cluster(spec: ClusterSpec, timeout_s: float) -> Iterator[Finding]:
-    """Reach a cluster that runs already; for one that would be started, say whether it would fit."""
+    """Connect to a running cluster; for a cluster that would be started, check whether it fits."""
     if spec.kind in ("none", "slurm"):
         return
     if spec.kind == "local":
@@ -379,14 +379,15 @@ def check_cluster(spec: ClusterSpec, timeout_s: float) -> Iterator[Finding]:
         yield Finding("cluster", "problem", text, remedy)
     except TimeoutError:
         text = f"the workers do not answer within {timeout_s:.0f} s"
-        yield Finding("cluster", "problem", text, "look at their output, and whether they are busy")
+        yield Finding("cluster", "problem", text, "check their output, and whether they are busy")
 
 
 def _worker_versions(client: Client, timeout_s: float) -> Finding:
-    """Whether workers have this package, and the libraries that results and messages depend on, as they are here."""
+    """Whether workers have the same versions of this package, and of the libraries that results and messages depend
+    on."""
 
     def numbers(told: dict[str, Any]) -> dict[str, Any]:
-        # Python's without what it was built with.
+        # the version of Python without build information
         return told["packages"] | {"python": str(told["packages"].get("python", "")).rsplit(".", 1)[0]}
 
     told: Any = _within(timeout_s, lambda: client.get_versions(check=False))
@@ -410,7 +411,7 @@ def _worker_versions(client: Client, timeout_s: float) -> Finding:
 
 
 def _worker_files(client: Client, timeout_s: float) -> Finding:
-    """Whether workers see a file that this process makes in the current folder."""
+    """Whether workers see a file that this process creates in the current folder."""
     here = Path.cwd()
     try:
         with tempfile.NamedTemporaryFile(dir=here, prefix=".mllkm-doctor-") as mark:
@@ -424,7 +425,7 @@ def _worker_files(client: Client, timeout_s: float) -> Finding:
 
 
 def _within(timeout_s: float, ask: Callable[[], Result]) -> Result:
-    """What a call gives, if it ends in time; dask's own calls wait for a worker without end."""
+    """The result of a call within a time limit; calls of dask would wait forever for a worker."""
     answer: Future[Result] = Future()
 
     def call() -> None:

@@ -1,4 +1,4 @@
-"""One option for every parameter of a training, or of a stream, made from the fields of their dataclasses."""
+"""Options for all parameters of a training run or a stream, made from the fields of their dataclasses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def data_set_options(command: Command) -> Command:
 
 
 def training_options(command: Command) -> Command:
-    """Give a command --preset and one option for each field of `Params` but `verbose`."""
+    """Give a command --preset and one option for each field of `Params` except `verbose`."""
     for spec in reversed(dataclasses.fields(Params)):
         if spec.name not in LEFT_OUT:
             command = _option(spec, Params)(command)
@@ -81,7 +81,7 @@ def given_parameters(context: click.Context) -> dict[str, Any]:
 
 
 def stream_options(command: Command) -> Command:
-    """Give a command one option for each parameter of learning online."""
+    """Give a command one option for each parameter of online learning."""
     shared = [spec for spec in dataclasses.fields(Params) if spec.name in SHARED]
     for owner, specs in ((Params, shared), (OnlineParams, dataclasses.fields(OnlineParams))):
         for spec in reversed(specs):
@@ -118,7 +118,7 @@ def _option(spec: dataclasses.Field[Any], owner: type[Params | OnlineParams]) ->
 
 
 def _completed(metavar: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[Any]]]:
-    """What a shell offers: the words of the metavar, and files or folders if it names them."""
+    """Shell completions: the words of the metavar, and files or folders if it names them."""
 
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem[Any]]:
         kinds = metavar.split("|")

@@ -1,7 +1,7 @@
-"""How the commands tell: text, tables or JSON on stdout, bars on stderr.
+"""Output of the commands: text, tables or JSON on stdout, and progress bars on stderr.
 
-Results are tables on a terminal that can show them, and plain text everywhere else: pipes, files and dumb terminals get
-the text that they always got. Rich obeys NO_COLOR.
+Results are tables on a terminal that can show them, and plain text in pipes, files and dumb terminals. Rich respects
+NO_COLOR.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-LINE_EVERY_S = 10.0  # where there is no terminal for a bar
+LINE_EVERY_S = 10.0  # without a terminal for a progress bar
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an existing target.")
 wants_model = click.argument("model", type=click.Path(path_type=Path))
@@ -56,9 +56,9 @@ wants_model = click.argument("model", type=click.Path(path_type=Path))
 
 @dataclass(frozen=True)
 class Table:
-    """Headings and rows of texts.
+    """Headings and rows of text.
 
-    Headings with a leading ``>`` are of columns that are flush right, and one without text is of levels such as "ok".
+    A heading with a leading ``>`` is of a right-aligned column, and an empty heading is of levels such as "ok".
     """
 
     headings: Sequence[str]
@@ -68,7 +68,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what is to be said of each."""
+    """Names and values."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,14 +83,14 @@ def tell(plain: Callable[[], str], parts: Callable[[], Iterable[Part]]) -> None:
         return
     from rich.console import Console
 
-    # Names of files and classes are shown as they are: "[a]" is no markup, and ":on:" no picture.
+    # Names of files and classes are shown literally: "[a]" is no markup, and ":on:" no emoji.
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     for part in parts():
         console.print(printable(part, keep="\n") if isinstance(part, str) else _drawn(part))
 
 
 def plain_table(table: Table) -> str:
-    """A table as text, its columns as wide as their longest text.
+    """A table as plain text, with columns of the width of their longest text.
 
     >>> print(plain_table(Table(["name", ">rows"], [["usps", "7,291"], ["wine", "178"]])))
     name   rows
@@ -140,7 +140,7 @@ def _drawn(part: Table | Facts) -> RichTable:
 
 
 def _as_configured(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Callback of an option: what is configured, where it is not given."""
+    """Callback of an option: the configured value if it is not given."""
 
     def value_of(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
         from mllkm_scale.config import configured
@@ -174,26 +174,26 @@ def print_json(value: Any, *, indent: int | None = 2) -> None:
 
 
 def model_path(path: Path) -> Path:
-    """The model file of a run folder, or the path as it is."""
+    """The model file of a run folder, or the path itself."""
     return path / MODEL if path.is_dir() else path
 
 
 def open_model(path: Path) -> Model:
-    """The model of a file or a run folder; of one that has not finished, a line says so."""
+    """The model of a file or a run folder; a message says if the run is not finished."""
     from mllkm_scale.model import load_model
 
     file = model_path(path)
     if path.is_dir() and not file.exists() and RunFolder(path).resumable:
-        raise ModelFileError(f"the training in {path} has no model yet: go on with it, with mllkm train --resume")
+        raise ModelFileError(f"the training in {path} has no model yet: continue it with mllkm train --resume")
     model = load_model(file)
     if model.certificate.status == "interrupted":
         told = f"{path}: the training was interrupted, and its model has a gap of {percent(model.certificate.gap)}"
-        say(f"{told}: mllkm train --resume goes on with it", err=True)
+        say(f"{told}: mllkm train --resume continues it", err=True)
     return model
 
 
 def columns_ignored(where: str, ignored: tuple[str, ...]) -> str:
-    """The line that says which columns of a table are no features of a model."""
+    """The message about columns of a table that are not features of a model."""
     from mllkm_scale.model.names import ignored_columns
 
     return ignored_columns(where, ignored)
@@ -201,7 +201,7 @@ def columns_ignored(where: str, ignored: tuple[str, ...]) -> str:
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Progress on stderr, reported as ``progress(done, total)``: a bar on a terminal, a line now and then elsewhere."""
+    """Progress on stderr, reported as ``progress(done, total)``: a bar on a terminal, occasional lines elsewhere."""
     if not sys.stderr.isatty():
         yield _lines_now_and_then(label)
         return
@@ -209,7 +209,7 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}", markup=False),  # a name such as [a].csv is shown as it is
+        TextColumn("{task.description}", markup=False),  # a name such as [a].csv is shown literally
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
@@ -220,7 +220,7 @@ def bar(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _lines_now_and_then(label: str) -> Callable[[int, int], None]:
-    """What prints a line every `LINE_EVERY_S` seconds; nothing for what is done sooner."""
+    """A function that prints a line every `LINE_EVERY_S` seconds."""
     started_s = told_s = time.monotonic()
 
     def tell(done: int, total: int) -> None:

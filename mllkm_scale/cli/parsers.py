@@ -1,4 +1,4 @@
-"""Texts of the command line to values of parameters; what cannot be read is a ParameterError."""
+"""Parsers of texts of the command line; invalid texts raise a ParameterError."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class DataPath(click.Path):
 
 
 DATA = DataPath(path_type=Path, allow_dash=True)
-"""The type of arguments that name data."""
+"""Type of arguments that name data."""
 
 
 def parse_number(kind: type[int] | type[float], **words: Any) -> Parser:
-    """A parser of numbers, and of words that stand for a value.
+    """A parser of numbers, and of words with a value.
 
     >>> parse = parse_number(int, none=None)
     >>> parse("12"), parse("none")
@@ -105,7 +105,7 @@ def parse_rows(text: str) -> tuple[int, int]:
 
 
 def parse_size(text: str) -> str:
-    """A byte size, kept as it was written once it is known to be one."""
+    """A checked byte size, as written."""
     parse_bytes(text)
     return text
 

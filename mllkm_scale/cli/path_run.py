@@ -1,4 +1,4 @@
-"""A path as the command line runs it: data, validation rows, cluster, progress, and what is said at the end."""
+"""Runs a path from the command line: data, validation rows, cluster, progress, and the final output."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class PathRun(TrainingRun):
     below: tuple[str, ...] = ()
 
     def execute(self, context: click.Context) -> None:
-        """Train the models, draw error against cost, and say which one to take."""
+        """Train the models, draw error against cost, and print the chosen model."""
         from mllkm_scale.model import evaluate
         from mllkm_scale.path import parse_limits
         from mllkm_scale.path.report import write_path_page
 
-        parse_limits(self.below)  # refused before hours are spent
+        parse_limits(self.below)  # checked before hours of training
         self.require_folder()
         with self.open_data(self.run) as (dataset, held_out), self._validation(dataset) as validation:
             result = self._train_path(dataset, validation, context)
@@ -65,7 +65,7 @@ class PathRun(TrainingRun):
         PathFolder(self.run, resume=self.resume, overwrite=self.overwrite)
 
     def is_ours(self) -> bool:
-        """Whether there is a path to go on with."""
+        """Whether there is a path to continue."""
         from mllkm_scale.path.folder import PATH
 
         return (self.run / PATH).exists()
@@ -92,7 +92,7 @@ class PathRun(TrainingRun):
 
     @contextmanager
     def _validation(self, data: Dataset) -> Iterator[Dataset | float]:
-        """The rows that errors are measured on, or their share of the data."""
+        """The rows for measuring errors, or their share of the data."""
 
         try:
             share = float(self.validation)
@@ -107,14 +107,14 @@ class PathRun(TrainingRun):
 
 
 def chosen_of(points: Sequence[PathPoint], below: Sequence[str]) -> PathPoint:
-    """The best point within limits; the knee where there are none."""
+    """The best point within limits; the knee if there are no limits."""
     from mllkm_scale.path import best_point, knee_point, parse_limits
 
     return best_point(points, parse_limits(below)) if below else knee_point(points)
 
 
 def tell_points(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> None:
-    """The table of a path."""
+    """Print the table of a path."""
     from mllkm_scale.path.report import HEADINGS, table_rows
 
     headings = [heading if place in (0, len(HEADINGS) - 1) else f">{heading}" for place, heading in enumerate(HEADINGS)]

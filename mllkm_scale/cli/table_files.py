@@ -1,4 +1,4 @@
-"""Files of other formats where commands read HDF5: options that say how they are read, and their conversion."""
+"""Input files of other formats than HDF5: options for reading them, and their conversion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mllkm_scale.base.location import Location, is_parquet
+from mllkm_scale.base.location import FORMATS, Location, is_parquet
 from mllkm_scale.cli.group import say
 from mllkm_scale.cli.output import bar, print_json
 from mllkm_scale.cli.parsers import parse_label_column
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mllkm_scale.model.names import Features
 
 __all__ = [
-    "FORMATS",
     "as_hdf5",
     "format_option",
     "given_table",
@@ -40,13 +39,11 @@ __all__ = [
     "weighted_hdf5",
 ]
 
-FORMATS = ("csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def layout_options(command: Command) -> Command:
-    """Give a command the options that say which column is the label, and whether there is a header."""
+    """Give a command the options for the label column and the header."""
     label = click.option(
         "--label-column",
         "--target",
@@ -66,7 +63,7 @@ def layout_options(command: Command) -> Command:
 
 
 def new_rows_options(command: Command) -> Command:
-    """Give a command the options that say where rows without labels are, and how their columns are matched."""
+    """Give a command the options for rows without labels, and for matching columns."""
     x = click.option("--x", metavar="NAME", help="HDF5, zarr and NPZ: data set of the samples.  [default: X]")
     label = click.option(
         "--label-column",
@@ -81,7 +78,7 @@ def new_rows_options(command: Command) -> Command:
 
 
 def kind_options(command: Command) -> Command:
-    """Give a command the options that say what columns hold, whatever they look like."""
+    """Give a command the options for the kinds of columns."""
     categories = click.option(
         "--categories",
         metavar="NAME,...",
@@ -100,18 +97,18 @@ def kind_options(command: Command) -> Command:
 
 
 def table_options(command: Command) -> Command:
-    """All of them."""
+    """Give a command all options for tables."""
     return layout_options(kind_options(command))
 
 
 def format_option(command: Command) -> Command:
-    """Give a command the option that names the format of its data."""
+    """Give a command the option for the format of its data."""
     help = "Format of DATA, if its name does not say."
     return click.option("--format", "format", type=click.Choice(FORMATS), help=help)(command)
 
 
 def given_table(context: click.Context) -> dict[str, Any]:
-    """How a table is read, as the options say: options of `convert`."""
+    """The options of `convert` that were given."""
     names = ("format", "label_column", "header", "categories", "as_number")
     return {name: context.params[name] for name in names if name in context.params}
 
@@ -119,9 +116,9 @@ def given_table(context: click.Context) -> dict[str, Any]:
 def as_hdf5(
     data: Location, folder: Path, table: Mapping[str, Any], progress: str = "auto", known: KnownTable | None = None
 ) -> Location:
-    """The file itself where it is HDF5, zarr, or Parquet at a URL or in a folder; else its conversion, made once.
+    """The file itself if it is HDF5, zarr, or Parquet at a URL or in a folder; otherwise its conversion, made once.
 
-    Where columns are `known`, they are what is read.
+    If columns are `known`, only these are read.
     """
     from mllkm_scale.data.converters.conversion import converted_once, must_be_converted
     from mllkm_scale.data.converters.options import ConvertOptions
@@ -151,7 +148,7 @@ def as_hdf5(
 def weighted_hdf5(
     data: Location, folder: Path, table: Mapping[str, Any], sample_weight: str | None, progress: str = "auto"
 ) -> tuple[Location, str | None]:
-    """As `as_hdf5`, and the name of the data set of the weights, if there are some: of a table they are a column."""
+    """Like `as_hdf5`, with the name of the data set of the weights, if there are any; in a table they are a column."""
     from mllkm_scale.data.weights import SAMPLE_WEIGHT
 
     if sample_weight is None:
@@ -162,19 +159,19 @@ def weighted_hdf5(
 
 
 def labels_in(data: Location, y: str, table: Mapping[str, Any]) -> Any:
-    """What names the labels of data that were not converted: a column of Parquet, and otherwise a data set."""
+    """The name of the labels of data that were not converted: a column of Parquet, and otherwise a data set."""
     return table.get("label_column", y) if is_parquet(data) else y
 
 
 def tell_columns(columns: Columns | None, *, err: bool = False) -> None:
-    """A line a column of a table that has more than numbers."""
+    """Print a line per column of a table with more than numbers."""
     if columns is not None:
         say("\n".join(["columns:", *(f"  {line}" for line in columns.describe())]), err=err)
 
 
 @contextmanager
 def scratch_folder(parent: str | None = None) -> Iterator[Path]:
-    """A folder for what is read once and not kept."""
+    """A temporary folder for conversions."""
     if parent is not None:
         Path(parent).mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="mllkm-", dir=parent) as folder:
@@ -182,14 +179,14 @@ def scratch_folder(parent: str | None = None) -> Iterator[Path]:
 
 
 def known_of_dataset(dataset: Dataset) -> KnownTable:
-    """The columns of a data set, in any order: of a table with rows to test on."""
+    """The columns of a data set, in any order, for a table of test rows."""
     from mllkm_scale.model.names import Features
 
     return _known(Features(dataset.n_features, dataset.feature_names), dataset.columns)
 
 
 def known_of_model(model: Model, *, by_position: bool = False) -> KnownTable:
-    """The columns that a model was trained on."""
+    """The training columns of a model."""
     features = replace(model.features, names=None) if by_position else model.features
     return _known(features, None if model.encoding is None else model.encoding.columns)
 

@@ -1,6 +1,6 @@
-"""A training as the command line runs it: data, cluster, progress, signals, and what is said at the end.
+"""Runs a training from the command line: data, cluster, progress, signals, and the final output.
 
-`mllkm train` takes its settings from options and `mllkm run` from a job file; from there on they are the same.
+`mllkm train` takes its settings from options, and `mllkm run` from a job file; the rest is shared.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TEST_SETS = ("X_test", "y_test")
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What to train on, how, where, and where it is kept.
+    """The data, parameters, cluster and run folder of a training run.
 
     `parameters` are those of `resolve`, and `table` the options of `convert` for files that are neither HDF5 nor zarr.
     """
@@ -77,7 +77,7 @@ class TrainingRun:
     table: Mapping[str, Any] = field(default_factory=dict)
 
     def execute(self, context: click.Context) -> None:
-        """Train, and say where the model and its report are, and how it did on the rows held out, if there are any."""
+        """Train, and print the paths of the model and the report, and the error on test rows, if there are any."""
         from mllkm_scale.data.converters.conversion import must_be_converted
 
         if must_be_converted(self.data, self.table.get("format")):
@@ -92,7 +92,7 @@ class TrainingRun:
 
     @contextmanager
     def open_data(self, folder: Path | None = None) -> Iterator[tuple[Dataset, Dataset | None]]:
-        """The data to train on, and those to measure on: of a file of their own, or of the same, if it has such.
+        """The training data, and the test data: from a separate file, or from the same file, if it has them.
 
         Files of other formats are converted into a folder, by default one that is removed at the end.
         """
@@ -115,7 +115,7 @@ class TrainingRun:
             yield dataset, held_out
 
     def _like(self, data: Location, folder: Path, dataset: Dataset) -> Location:
-        """A file with rows like those of the data set as HDF5."""
+        """A file with rows like those of the data set, as HDF5."""
         return as_hdf5(data, folder / "test", self.table, self.progress, known_of_dataset(dataset))
 
     @property
@@ -124,18 +124,18 @@ class TrainingRun:
 
     @property
     def holds_training(self) -> bool:
-        """Whether there is a training in the run folder already."""
+        """Whether the run folder already has a training run."""
         return holds_training(self.run)
 
     def plan(self, dataset: Dataset) -> Plan:
-        """What the training would hold in memory."""
+        """The memory plan of the training."""
         from mllkm_scale.params import resolve
         from mllkm_scale.plan.training import make_plan
 
         return make_plan(dataset, resolve(**self.settings()))
 
     def require_possible(self, plan: Plan) -> None:
-        """Refuse what `train` would refuse, before a cluster is started or waited for."""
+        """Refuse an impossible plan before a cluster is started or waited for."""
         if self.cluster is not None and self.cluster.kind in STARTED_HERE:
             needed, budget = plan.worker_bytes(self.cluster.threads_per_worker), plan.budget_bytes
             if needed > budget:
@@ -146,7 +146,7 @@ class TrainingRun:
         self.require_folder()
 
     def require_folder(self) -> None:
-        """Refuse a run folder in which the training cannot begin, or continue, as asked."""
+        """Refuse a run folder in which the training cannot start or continue as requested."""
         require_folder(self.run, self.resume, self.overwrite)
 
     def _train(self, dataset: Dataset, held_out: Dataset | None, context: click.Context) -> TrainResult:
@@ -167,7 +167,7 @@ class TrainingRun:
 
     @contextmanager
     def under_way(self, dataset: Dataset, context: click.Context, checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
-        """Client, listener and signals of a training, or of several: arguments of `train`."""
+        """Context with client, listener and signals of one or several training runs, as arguments of `train`."""
         from mllkm_scale.params import resolve
 
         if self.uses_cluster:
@@ -176,14 +176,14 @@ class TrainingRun:
         aloud = self.progress in ("auto", "plain")
         with ExitStack() as stack:
             listener = stack.enter_context(choose_listener(self.progress, tol=params.tol))
-            # Before signals are only noted: Ctrl-C while the cluster is waited for ends at once.
+            # Before signals are deferred: Ctrl-C while waiting for the cluster ends at once.
             client = stack.enter_context(self._client(params, listener, context))
             ending = ends_at_a_safe_point(context, checkpoint, listener, what="training", aloud=aloud)
             stop = stack.enter_context(ending)
             yield {"client": client, "listener": listener, "should_stop": lambda: stop.requested}
 
     def settings(self) -> dict[str, Any]:
-        """The parameters, with the threads that workers on the same cores leave if `n_jobs` is not given anywhere."""
+        """The parameters; if `n_jobs` is not given, it is the number of cores that local workers leave free."""
         cluster = self.cluster
         if cluster is None or cluster.kind != "local" or "n_jobs" in self.parameters:
             return self.parameters
@@ -216,19 +216,19 @@ class TrainingRun:
 
 
 def holds_training(run: Path) -> bool:
-    """Whether a folder holds a training, or a stream."""
+    """Whether a folder holds a training run, or a stream."""
     folder = RunFolder(run)
     return folder.resumable or folder.model.exists()
 
 
 def require_folder(run: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder in which the work cannot begin, or continue, as asked."""
+    """Refuse a folder in which the work cannot start or continue as requested."""
     if resume and not RunFolder(run).resumable:
         raise CheckpointError(f"{run} has nothing to resume: train without --resume")
     if holds_training(run) and not (resume or overwrite):
         raise ParameterError(
-            f"{run} already holds a training: continue it with --resume, replace it with --overwrite, or name another"
-            " folder"
+            f"{run} already holds a training run: continue it with --resume, replace it with --overwrite, or name"
+            " another folder"
         )
 
 
@@ -240,7 +240,7 @@ def held_out_of(data: Location, sample_weight: str | None = None) -> Dataset | N
 
 
 def open_weighted(data: Location, x: str, y: Any, sample_weight: str | None) -> Dataset:
-    """Rows to measure on, with the weights of that name if the file has such."""
+    """Test rows, with the weights of that name if the file has them."""
     from mllkm_scale.data import Dataset
 
     there = sample_weight is not None and _holds(data, (sample_weight,))
@@ -248,7 +248,7 @@ def open_weighted(data: Location, x: str, y: Any, sample_weight: str | None) -> 
 
 
 def has_test_sets(data: Location) -> bool:
-    """Whether a file or a zarr group holds rows that are to be tested on."""
+    """Whether a file or a zarr group has test rows."""
     return _holds(data, TEST_SETS)
 
 
@@ -281,7 +281,7 @@ def tell_evaluation(evaluation: Evaluation, name: str, progress: str) -> None:
 
 
 def tell_report(run: Path, progress: str) -> None:
-    """Where the report is, if one was written."""
+    """Print the path of the report, if one was written."""
     path = RunFolder(run).report
     if progress != "json" and path.exists():
         say(f"report: {path}")

@@ -1,7 +1,7 @@
-"""Training on a dask cluster: how it is started and joined, and what its workers do.
+"""Training on a dask cluster: starting and joining clusters, and the work of the workers.
 
-`ClusterSpec` says which cluster, `open_client` opens it. Nothing here imports `distributed` before it is used: it
-takes a second, and a training without a cluster has no need of it.
+`ClusterSpec` describes a cluster, and `open_client` opens it. `distributed` is imported only when it is used: the
+import takes a second, and a training run without a cluster does not need it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Certificates of one run: who has the key of it may talk to its scheduler and workers, and nobody else.
+"""Certificates of one run: only processes with its key can communicate with its scheduler and workers.
 
     python -m mllkm_scale.cluster.certificates scheduler.json.tls
 
-makes a folder with a certificate, which all members of the run present and trust, and its key; both are readable by
-their owner alone. A client finds them beside the scheduler file: ``scheduler.json`` and ``scheduler.json.tls/``.
+makes a folder with a certificate, which all processes of the run present and trust, and its key; only the owner can
+read both. A client finds them beside the scheduler file: ``scheduler.json`` and ``scheduler.json.tls/``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write_certificates(folder: Path) -> None:
 
 
 def security_in(folder: Path) -> Security:
-    """What the certificate in a folder allows: to be scheduler, worker and client of the run."""
+    """Security settings of scheduler, worker and client with the certificate in a folder."""
     from distributed.security import Security
 
     certificate, key = str(folder / CERTIFICATE), str(folder / KEY)
@@ -69,12 +69,12 @@ def security_in(folder: Path) -> Security:
 
 
 def security_beside(scheduler_file: Path) -> Security | None:
-    """What the certificates beside a scheduler file allow; None if there are none.
+    """Security settings with the certificates beside a scheduler file; None if there are none.
 
     Raises
     ------
     ClusterError
-        If others may read the key: it would be worth nothing.
+        If others can read the key, which would make it useless.
     """
     folder = Path(f"{scheduler_file}.tls")
     key = folder / KEY
@@ -83,7 +83,7 @@ def security_beside(scheduler_file: Path) -> Security | None:
     except OSError:
         return None
     if mode & 0o077:
-        raise ClusterError(f"{key} can be read by others: chmod 600 it, and start the cluster anew")
+        raise ClusterError(f"{key} can be read by others: chmod 600 it, and start the cluster again")
     return security_in(folder)
 
 

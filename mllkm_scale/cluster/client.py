@@ -1,4 +1,4 @@
-"""What is asked of a dask client: which one is active here, and a record of what its workers did and when.
+"""The active dask client, and a record of the work of its workers.
 
 The record is dask's performance report, one HTML file to open in a browser.
 """
@@ -29,8 +29,8 @@ INSTALL = 'pip install "mllkm-scale[dashboard]"'
 def current_client() -> Client | None:
     """The active dask client; None without one, and within a task of a worker.
 
-    A training that runs as a task (of a grid search, say) must not wait for tasks of its own cluster: the worker's
-    thread that waits is the one that they need.
+    A training run that runs as a task (of a grid search, say) must not wait for tasks of its own cluster: the waiting
+    thread is the one that these tasks need.
     """
     if "distributed" not in sys.modules or inside_a_task():
         return None
@@ -43,7 +43,7 @@ def current_client() -> Client | None:
 
 
 def inside_a_task() -> bool:
-    """Whether this thread does a task of a worker."""
+    """Whether this thread runs a task of a worker."""
     if "distributed" not in sys.modules:
         return False
     from distributed import get_worker
@@ -57,10 +57,10 @@ def inside_a_task() -> bool:
 
 @contextmanager
 def performance_report(client: Client | None, path: Path | None) -> Iterator[None]:
-    """Record the block, and write the report when it ends, well or not.
+    """Record the block, and write the report when it ends, also after an error.
 
-    What is asked for and cannot work is refused before the block. A report that then cannot be written costs a
-    warning in the log: the result of the block is worth more.
+    Impossible requests are refused before the block. If the report cannot be written after it, there is only a warning
+    in the log, so that the result of the block is not lost.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def performance_report(client: Client | None, path: Path | None) -> Iterator[Non
     assert client is not None
     from distributed import performance_report as recorder
 
-    report = recorder(filename=str(path), mode="inline")  # inline: it opens without the internet, too
+    report = recorder(filename=str(path), mode="inline")  # inline: it opens without internet access
     started = False
     try:
         with client.as_current():
@@ -108,7 +108,7 @@ def performance_report(client: Client | None, path: Path | None) -> Iterator[Non
 def _check(client: Client | None, path: Path) -> None:
     if client is None:
         raise ParameterError(
-            f"the performance report {path} is one of a cluster: train with --workers, --scheduler or --scheduler-file,"
+            f"the performance report {path} needs a cluster: train with --workers, --scheduler or --scheduler-file,"
             " or leave the report out"
         )
     if find_spec("bokeh") is None:
@@ -134,14 +134,14 @@ def _scheduler_draws(client: Client) -> bool:
 
 def _warn(path: Path, error: Exception) -> None:
     LOGGER.warning(
-        "the performance report %s was not written (%s); the training is not concerned",
+        "the performance report %s was not written (%s); the training is not affected",
         path,
         " ".join(str(error).split()) or type(error).__name__,
     )
 
 
 def memory_limit() -> int:
-    """Bytes that this process may take, as dask knows it: limits of containers and of processes included."""
+    """Memory limit of this process in bytes, as dask determines it, including limits of containers."""
     from distributed import system
 
     return int(system.memory_limit())

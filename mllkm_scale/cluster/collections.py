@@ -1,7 +1,7 @@
-"""Collections of dask as data sets: each block is computed once, where it is, and written to a file by who has it.
+"""Collections of dask as data sets: each block is computed once, and written to a file by the process that has it.
 
-What is trained on are these files. So the graph of a collection is computed a single time, no process ever holds more
-than the blocks that it works on, and the bits are those of a training from a file.
+Training reads these files. So the graph of a collection is computed only once, no process holds more than the blocks on
+which it works, and the result is the same, bit for bit, as for data in a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mllkm_scale.base.folders import making_scratch
+from mllkm_scale.base.files.folders import making_scratch
 from mllkm_scale.base.memory import give_back
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cluster.client import current_client, inside_a_task
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["stored"]
 
-_COPIES = 3  # of a block: as its graph makes it, and on its way to the file
+_COPIES = 4  # of a block: in its graph, while it is written, and in what the allocator keeps
 _WAIT_S = 0.5
 Written = tuple[Part, Part | None]
 
@@ -55,11 +55,11 @@ def stored(
     ----------
     collection : Collection
     parent : pathlib.Path or None
-        The scratch folder, which the workers see, too; None for the system's.
+        The scratch folder, which the workers must see; None for that of the system.
     client : distributed.Client, optional
         Its workers compute and write the blocks; by default those of the active client. Without one, this process does.
     threads : int
-        In which this process works, if blocks are small enough.
+        Threads of this process, if blocks are small enough.
     room_bytes : int
         Memory for blocks in this process.
     timeout_s : float
@@ -95,7 +95,7 @@ def _scratch_folder(parent: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _workers(client: Client | None) -> Iterator[Client | None]:
-    """The client that is given, or the active one; within a task that of its worker, whose thread others take over."""
+    """The given client, or the active one; within a task that of its worker, whose thread is released for others."""
     if client is None and inside_a_task():
         from distributed import worker_client
 
@@ -123,7 +123,7 @@ def _write(rows: Any, labels: Any, folder: str, number: int, width: int, options
 
 
 def _n_threads(collection: Collection, threads: int, room_bytes: int) -> int:
-    """In how many threads blocks fit the room; one where their size is not known."""
+    """Number of threads for which blocks fit into the memory; one if their size is unknown."""
     if collection.block_bytes is None:
         return 1
     needed = _COPIES * collection.block_bytes
@@ -146,14 +146,14 @@ def _written_here(collection: Collection, folder: Path, threads: int, poll: Call
             return list(compute(*_tasks(collection, folder), **how))
     except (MLLKMError, MemoryError):
         raise
-    except Exception as error:  # of whatever the graph of the collection calls
+    except Exception as error:  # the graph of the collection may raise anything
         raise _not_computed(error) from error
 
 
 def _written_by(
     client: Client, collection: Collection, folder: Path, timeout_s: float, poll: Callable[[], None]
 ) -> list[Written]:
-    """Blocks as the workers of a client have written them; they may die and come, as in a pass."""
+    """Blocks written by the workers of a client, which may join and die, as in a pass."""
     from distributed import KilledWorker, wait
 
     from mllkm_scale.cluster.executor import GONE, DaskExecutor
@@ -198,7 +198,7 @@ def _written_by(
         written: list[Written] = client.gather(futures)
         return written
     finally:
-        with suppress(RuntimeError):  # a client that is gone has nothing to take back
+        with suppress(RuntimeError):  # a closed client has nothing to cancel
             for future in futures:
                 future.release()
 

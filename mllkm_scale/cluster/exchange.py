@@ -1,8 +1,8 @@
-"""The exchange: a folder that the master writes and the workers read.
+"""The exchange: a folder to which the training process writes, and from which the workers read.
 
-What a round publishes (support and duals, local predictors) is a file with a name of its own. A worker reads it once,
-keeps it until the next one of its slot comes, and a worker that takes over a task reads it again: nothing that matters
-is in the memory of a worker.
+The data of a round (support and duals, local predictors) are files with unique names. A worker reads a file once, and
+keeps the value until the next one of its slot arrives. A worker that takes over a task reads the file again, so the
+death of a worker loses no data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import h5py
 
 from mllkm_scale.base.executor import Shareable
-from mllkm_scale.base.folders import making_scratch, writing_scratch
+from mllkm_scale.base.files.folders import making_scratch, writing_scratch
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
 
@@ -36,7 +36,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class SharedFile(Generic[Value]):
-    """A value in a file of the exchange; what is pickled is its path."""
+    """A value in a file of the exchange; only its path is pickled."""
 
     path: Path
     slot: str
@@ -49,7 +49,7 @@ class SharedFile(Generic[Value]):
     def get(self) -> Value:
         with _lock:
             lock = _locks.setdefault(self.slot, threading.Lock())
-        with lock:  # one of the threads of a worker reads, and the others wait for it
+        with lock:  # one thread of a worker reads, and the others wait
             kept = _kept.get(self.slot)
             if kept is None or kept[0] != self.path:
                 _kept.pop(self.slot, None)
@@ -63,11 +63,11 @@ class SharedFile(Generic[Value]):
 
 
 class Exchange:
-    """The master's side of the folder."""
+    """The folder, as used by the training process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.token = secrets.token_hex(4)  # a worker may still keep a file of an earlier training
+        self.token = secrets.token_hex(4)  # a worker may still keep a file of an earlier training run
         self._count = 0
 
     def share(self, slot: str, value: Value) -> SharedFile[Value]:
@@ -85,7 +85,7 @@ class Exchange:
             stored = file.create_dataset("X", (dataset.n_rows, dataset.n_features), dataset.work_dtype)
             for start, chunk in dataset.chunks():
                 stored[start : start + len(chunk)] = chunk
-                file.flush()  # on a full disk, what HDF5 puts off until it closes the file would crash it
+                file.flush()  # on a full disk, HDF5 would crash while closing the file
         return Dataset(HDF5Source(path, "X"), None, path=path, chunk_rows=dataset.chunk_rows)
 
     def _new_name(self, stem: str, suffix: str) -> Path:
@@ -95,9 +95,9 @@ class Exchange:
 
 @contextmanager
 def exchange_folder(run_dir: Path | None, scratch_dir: Path | None) -> Iterator[Path]:
-    """The folder of a training, removed at its end: in the run folder, or else in the scratch folder.
+    """The exchange folder of a training run, removed at its end: in the run folder, or else in the scratch folder.
 
-    What a killed training has left in the run folder is removed first; the lock of the run folder says that it is dead.
+    Files of a killed training run are removed first; the lock of the run folder ensures that it is dead.
     """
     parent = run_dir or scratch_dir or Path(tempfile.gettempdir())
     with making_scratch(parent):

@@ -1,8 +1,8 @@
-"""Dask workers as an executor: a pass is cut into tasks of a few seconds, whose results are taken in order.
+"""Dask workers as an executor: a pass is divided into tasks of a few seconds, whose results are returned in order.
 
-Workers may die, all of them, and others come: their tasks are done again, from files that survive them. Every wait is
-bounded: if the next range is not there after `timeout_s` seconds, or a task kills one worker after the other, or the
-scheduler does not come back, a pass ends with a ClusterError that says which.
+Workers may die, even all of them, and others may join: lost tasks are repeated, from files that survive. Every wait is
+bounded: if the next range does not arrive within `timeout_s` seconds, a task kills one worker after the other, or the
+scheduler does not return, the pass ends with a ClusterError that says so.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["GONE", "DaskExecutor", "DaskPass", "dask_executor"]
 
 Result = TypeVar("Result")
 Value = TypeVar("Value", bound=Shareable)
-_POLL_S = 0.2  # between two questions whether to go on
-_REFRESH_S = 2.0  # between two questions to the scheduler for its workers
-_USABLE = 0.95  # of a worker's limit: beyond it, dask starts the worker again
+_POLL_S = 0.2  # between two calls of `poll`
+_REFRESH_S = 2.0  # between two requests to the scheduler for its workers
+_USABLE = 0.95  # of the limit of a worker: beyond it, dask restarts the worker
 _ANSWER_S = 10.0  # for an answer of the scheduler
-_FETCH_S = 2.0  # for a result that is there; then it is asked for again, and more patiently
+_FETCH_S = 2.0  # for a finished result; after that, it is requested again with a longer wait
 GONE = ("closing", "closed")
-"""States of a client that has given up its scheduler."""
+"""States of a client that has lost its scheduler."""
 
 
 class DaskExecutor:
@@ -45,11 +45,11 @@ class DaskExecutor:
     ----------
     client : distributed.Client
     folder : path
-        Where files are put that all workers can read.
+        Folder for files that all workers can read.
     timeout_s : float
-        Longest time to wait for the next range of a pass, however many others come meanwhile.
+        Longest time to wait for the next range of a pass, even if others arrive meanwhile.
     worker_bytes : callable
-        What a worker with so many threads needs; one with a smaller limit is refused.
+        Memory that a worker needs, given its number of threads; a worker with a smaller limit is refused.
     poll : callable
         Called often, and may raise to end a pass.
     notify : callable
@@ -72,7 +72,7 @@ class DaskExecutor:
         self.worker_bytes, self.poll, self.notify = worker_bytes, poll, notify
         self.address = str(client.scheduler.address) if client.scheduler is not None else "?"
         self.exchange, self.pace = Exchange(folder), Pace()
-        self.threads: dict[str, int] = {}  # of each worker that the scheduler has named
+        self.threads: dict[str, int] = {}  # of each worker of the scheduler
         self.n_paused = 0  # of these workers
         self._refreshed_s = -_REFRESH_S
         self._busy_s = self._waited_s = 0.0
@@ -109,7 +109,7 @@ class DaskExecutor:
         return sum(self.threads.values())
 
     def wait_for_workers(self) -> None:
-        """Until there is a worker; a ClusterError if none comes in time."""
+        """Wait until there is a worker; a ClusterError if none joins in time."""
         started = time.monotonic()
         while not self.threads:
             self.refresh_workers(at_once=True)
@@ -119,14 +119,14 @@ class DaskExecutor:
                 raise self.scheduler_lost()
             if time.monotonic() - started > self.timeout_s:
                 raise ClusterError(
-                    f"no worker has come to the scheduler {self.address} within {self.timeout_s:g} s: start workers, or"
+                    f"no worker has joined the scheduler {self.address} within {self.timeout_s:g} s: start workers, or"
                     " give a longer worker_timeout"
                 )
             self.poll()
             time.sleep(_POLL_S)
 
     def compare_patience(self) -> None:
-        """Tell of a scheduler that gives up a frozen worker only when the training has given up waiting for it."""
+        """Warn if the scheduler gives up a frozen worker only after the training has stopped waiting for it."""
 
         def seconds(dask_scheduler: Any) -> float | None:
             ttl: float | None = dask_scheduler.worker_ttl
@@ -134,7 +134,7 @@ class DaskExecutor:
 
         try:
             ttl_s = self.client.run_on_scheduler(seconds)
-        except Exception:  # whoever waits for a result will see whether the scheduler is lost
+        except Exception:  # waiting for a result will show whether the scheduler is lost
             return
         if not ttl_s or ttl_s >= self.timeout_s:
             when = f"only after {ttl_s:g} s" if ttl_s else "never"
@@ -145,7 +145,8 @@ class DaskExecutor:
             )
 
     def refresh_workers(self, at_once: bool = False) -> None:
-        """Ask the scheduler for its workers, now and then; refuse those that are too small, and tell of lost ones."""
+        """Ask the scheduler for its workers from time to time; refuse workers that are too small, and report lost
+        ones."""
         if self.client.status != "running" or (not at_once and time.monotonic() - self._refreshed_s < _REFRESH_S):
             return
         self._refreshed_s = time.monotonic()
@@ -153,7 +154,7 @@ class DaskExecutor:
         client: Any = self.client
         try:
             info = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=_ANSWER_S)
-        except Exception:  # whatever it is, whoever waits for a result will see whether the scheduler is lost
+        except Exception:  # in any case, waiting for a result will show whether the scheduler is lost
             return
         self.threads = {address: worker["nthreads"] for address, worker in info["workers"].items()}
         self.n_paused = sum(worker["status"] == "paused" for worker in info["workers"].values())
@@ -168,10 +169,10 @@ class DaskExecutor:
         if lost := before.keys() - self.threads.keys():
             self._lost += len(lost)
             left = len(self.threads)
-            self.notify(f"lost: worker {', '.join(sorted(lost))}; {left} left, what they did is done again")
+            self.notify(f"lost: worker {', '.join(sorted(lost))}; {left} left, their tasks are repeated")
 
     def add(self, kind: str, unit_work: float, n_units: int, done: Done[Any], waited_s: float) -> None:
-        """Count a range that was done."""
+        """Count a completed range."""
         self.pace.learn(kind, unit_work * n_units, done.seconds)
         self._busy_s += done.seconds
         self._waited_s += waited_s
@@ -182,14 +183,14 @@ class DaskExecutor:
 
 
 class DaskPass(Generic[Result]):
-    """A pass whose tasks are with the scheduler."""
+    """A pass whose tasks were submitted to the scheduler."""
 
     def __init__(self, executor: DaskExecutor, work: Work[Result], ranges: list[range], number: int) -> None:
         self.executor, self.work, self.ranges, self.number = executor, work, ranges, number
         self.kind = type(work).__name__
         self.busy_s, self._attempt = 0.0, 0
         self._threads = max(1, executor.n_threads)
-        self._futures = {i: self._submit(i) for i in range(len(ranges))}  # of the ranges that are still to come
+        self._futures = {i: self._submit(i) for i in range(len(ranges))}  # of the remaining ranges
 
     @property
     def work_s(self) -> float:
@@ -200,7 +201,7 @@ class DaskPass(Generic[Result]):
             for i, units in enumerate(self.ranges):
                 started = time.perf_counter()
                 done = self._wait(i)
-                # Its worker need not keep it any longer, and if that dies, nobody need do it again.
+                # Its worker need not keep the result, and it is not repeated if the worker dies.
                 self._futures.pop(i).release()
                 self.executor.add(self.kind, self.work.unit_work, len(units), done, time.perf_counter() - started)
                 self.busy_s += done.seconds
@@ -209,7 +210,7 @@ class DaskPass(Generic[Result]):
             self.close()
 
     def close(self) -> None:
-        """Take back what has not been done."""
+        """Cancel the remaining tasks."""
         futures, self._futures = self._futures, {}
         for future in futures.values():
             with suppress(RuntimeError):  # a client that is gone has nothing to take back
@@ -225,7 +226,7 @@ class DaskPass(Generic[Result]):
         return future
 
     def _wait(self, i: int) -> Done[Result]:
-        """The result of a range, however often its worker dies."""
+        """The result of a range, even if its worker dies."""
         deadline, patience_s = time.monotonic() + self.executor.timeout_s, _FETCH_S
         while True:
             outcome = self._fetch(i, deadline, patience_s)
@@ -240,10 +241,10 @@ class DaskPass(Generic[Result]):
                 raise self._failure(i, outcome) from outcome
 
     def _fetch(self, i: int, deadline: float, patience_s: float) -> Done[Result] | Exception | None:
-        """What became of a range; None for one that is done, but does not come.
+        """The result or the error of a range; None if it is finished, but its result does not arrive.
 
-        A large result takes its time, and must not be asked for again with each look at the clock. But a scheduler that
-        asks a dead worker for it goes on to do so for half a minute, while another has long done it again.
+        A large result takes some time, and must not be requested again too soon. But a scheduler keeps asking a dead
+        worker for half a minute, although another worker may have repeated the task.
         """
         client: Any = self.executor.client
         future = self._futures[i]
@@ -286,22 +287,22 @@ class DaskPass(Generic[Result]):
             )
 
     def _failure(self, i: int, error: Exception) -> ClusterError:
-        """Why a task ended without a result."""
+        """The error for a task without a result."""
         if isinstance(error, KilledWorker):
-            # Tasks that waited on the same workers died with them, and are under the same suspicion.
+            # Tasks that were queued on the same workers died with them, and are also suspects.
             suspects = [j for j, future in self._futures.items() if future.status == "error"]
             what = ", or ".join(self.work.describe(self.ranges[j]) for j in suspects)
             return ClusterError(
                 f"{what}: {error.allowed_failures + 1} workers died one after the other of this task, the last was"
-                f" {error.last_worker.address}: look into its log; too little memory is the usual cause"
+                f" {error.last_worker.address}: check its log; too little memory is the usual cause"
             )
         return ClusterError(
-            f"{self.work.describe(self.ranges[i])} failed on a worker ({type(error).__name__}: {error}): look into the"
-            " workers' logs"
+            f"{self.work.describe(self.ranges[i])} failed on a worker ({type(error).__name__}: {error}): check the"
+            " logs of the workers"
         )
 
     def _submit_again(self, i: int, deadline: float) -> None:
-        """The way to a result is cut. Perhaps the client has lost the scheduler, and all tasks with it."""
+        """Submit a task again: the client may have lost the scheduler, and all tasks with it."""
         while True:
             time.sleep(_POLL_S)
             self._go_on_waiting(i, deadline)
@@ -318,7 +319,8 @@ class DaskPass(Generic[Result]):
 def dask_executor(
     client: Client, run_dir: Path | None, scratch_dir: Path | None, **settings: Any
 ) -> Iterator[DaskExecutor]:
-    """The executor once a worker is there, with the settings of `DaskExecutor`; its folder is removed at the end."""
+    """The executor, after at least one worker has joined, with the settings of `DaskExecutor`; its folder is removed at
+    the end."""
     with exchange_folder(run_dir, scratch_dir) as folder:
         executor = DaskExecutor(client, folder, **settings)
         executor.wait_for_workers()

@@ -1,4 +1,4 @@
-"""Joining a scheduler that runs already, by its address or by the file that it wrote."""
+"""Joining a running scheduler, by its address or by its scheduler file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.files.regular import read_regular
 from mllkm_scale.base.schemas import parse_json
 from mllkm_scale.cluster.certificates import security_beside
 from mllkm_scale.cluster.settings import POLL_S, Patience, close, reason, silence, wait_for_a_worker
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["join"]
 
 TRY_S = 10.0
-MOST_BYTES = 10_000_000  # of a scheduler file, which names the workers too
+MOST_BYTES = 10_000_000  # of a scheduler file, which also lists the workers
 
 
 def join(spec: ClusterSpec, patience: Patience, opened: ExitStack) -> Client:
@@ -41,7 +41,7 @@ def join(spec: ClusterSpec, patience: Patience, opened: ExitStack) -> Client:
 def _connect(spec: ClusterSpec, patience: Patience) -> tuple[Client, str]:
     """A client, and the address of its scheduler.
 
-    A scheduler file may be of an earlier scheduler, and be written anew meanwhile: it is read before each try.
+    A scheduler file may be from an earlier scheduler, and be replaced meanwhile, so it is read before each attempt.
     """
     from distributed import Client
 
@@ -55,7 +55,7 @@ def _connect(spec: ClusterSpec, patience: Patience) -> tuple[Client, str]:
                 _require_answer(address, try_s, security)
                 return Client(address, timeout=try_s, security=security), address
         except (OSError, ImportError, RuntimeError, TypeError, ValueError) as error:
-            # Only what the network says may be otherwise at the next try; one of no length says nothing.
+            # Only network errors may disappear at the next attempt.
             tired = patience.left_s < 1.0
             if isinstance(error, OSError) and not tired:
                 time.sleep(POLL_S)
@@ -69,21 +69,21 @@ def _connect(spec: ClusterSpec, patience: Patience) -> tuple[Client, str]:
 
 
 def _require_answer(address: str, timeout_s: float, security: Security | None) -> None:
-    """An OSError if nothing at the address speaks as dask does; a client would wait for its greeting for ever."""
+    """Raise an OSError if no dask process answers at the address; a client would wait for its greeting forever."""
     from distributed.comm.core import connect
     from distributed.security import Security as Configured
 
     async def greet() -> None:
         arguments = (security or Configured()).get_connection_args("client")
-        # Half of the time for the connection, whose failure says more than a greeting that does not come.
+        # Half of the time is for the connection, whose failure is more informative than a missing greeting.
         comm = await asyncio.wait_for(connect(address, timeout=timeout_s / 2, **arguments), timeout_s)
         comm.abort()
 
-    # In a thread of its own, for the caller may be a notebook, whose thread has a loop that runs.
+    # In a separate thread, because the thread of a notebook has a running event loop.
     with ThreadPoolExecutor(1) as thread:
         try:
             thread.submit(asyncio.run, greet()).result()
-        except (TimeoutError, MemoryError):  # silence, or an answer whose first bytes are not the length of a message
+        except (TimeoutError, MemoryError):  # no answer, or one that does not begin with the length of a message
             raise ConnectionError("what listens there does not answer as dask does") from None
 
 
@@ -97,7 +97,7 @@ def _address_in(file: Path, patience: Patience) -> str:
             problem = "has not appeared"
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
-        except (ValueError, KeyError, TypeError):  # perhaps it is just being written
+        except (ValueError, KeyError, TypeError):  # it may be incomplete because it is being written
             problem = "is damaged and holds no address"
         if patience.is_over:
             raise ClusterError(

@@ -1,6 +1,6 @@
-"""A cluster on this machine: a scheduler in this process, worker processes beside it, all on 127.0.0.1.
+"""A cluster on this machine: a scheduler in this process, and worker processes, all on 127.0.0.1.
 
-They talk by TLS: other users of the machine reach its loopback, too.
+They communicate by TLS, because other users of the machine can reach the loopback interface.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["dask_setup", "open_local", "refuse_imported_main"]
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by dask in each worker process that `open_local` starts.
+    """Called by dask in each worker process started by `open_local`.
 
-    Ctrl-C reaches every process of a terminal. The master takes it as a wish to end at the next safe point, for
-    which it still needs its workers; they end with it.
+    Ctrl-C reaches every process of a terminal. The training process then ends at the next safe point, for which it
+    still needs its workers; they end with it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -68,16 +68,16 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
                 scheduler_kwargs={"dashboard": dashboard},
                 silence_logs=logging.ERROR,
                 env={"NUMBA_NUM_THREADS": "1"},
-                config=WORKER_SETTINGS,  # for workers that are started again, when `settings` is over
+                config=WORKER_SETTINGS,  # for workers that are restarted after the block of `settings`
                 preload=[__name__],  # for dask_setup
                 death_timeout=patience.left_s,
             )
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
         for process in set(multiprocessing.active_children()) - others:
-            process.kill()  # one that is frozen would be waited for at the end of this process
+            process.kill()  # otherwise a frozen worker would delay the end of this process
         if patience.is_over:
             raise ClusterError(
-                f"not all of the {spec.workers} worker processes have come up after"
+                f"not all of the {spec.workers} worker processes have started after"
                 f" {patience.total_s:.0f} s: ask for fewer, or wait longer (worker_timeout)"
             ) from error
         raise ClusterError(
@@ -92,11 +92,11 @@ def open_local(spec: ClusterSpec, memory_budget: int, patience: Patience, opened
 
 
 def refuse_imported_main() -> None:
-    # A worker process imports the main program. If that opens a cluster outside of `if __name__ == "__main__"`, it
-    # arrives here again, in the worker; the message of the master, whose worker then fails, follows this one.
+    # A worker process imports the main program. If that opens a cluster outside `if __name__ == "__main__"`, this code
+    # runs again in the worker; the message of the training process, whose worker then fails, follows this one.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(
-            "mllkm-scale: a worker process came to the start of the training while it imported the main program: put"
+            "mllkm-scale: a worker process reached the start of the training while it imported the main program: put"
             " the training under `if __name__ == '__main__':`"
         )
 
@@ -110,12 +110,12 @@ def _require_file_of_main() -> None:
 
 @contextmanager
 def _single_threaded_environment() -> Iterator[None]:
-    """One BLAS thread in the processes started meanwhile, whatever the user's environment says; then as before."""
+    """Context in which started processes use one BLAS thread, independent of the user's environment."""
     before = dict(os.environ)
     os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
     try:
         yield
-    finally:  # dask has added variables of its own
+    finally:  # dask has added variables
         for name in set(os.environ) - set(before):
             del os.environ[name]
         os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})

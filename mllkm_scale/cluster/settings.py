@@ -1,4 +1,4 @@
-"""What every way of starting a cluster needs: settings of workers, bounded waits, a quiet start, a clean end."""
+"""Shared parts of all ways to start a cluster: settings of workers, bounded waits, a quiet start, a clean end."""
 
 from __future__ import annotations
 
@@ -37,28 +37,29 @@ LOOPBACK = "127.0.0.1"
 POLL_S, CLOSE_S = 0.2, 30.0
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-"""Variables that hold BLAS to one thread: dask owns the parallelism, and bits depend on the number of threads."""
+"""Variables that limit BLAS to one thread: dask organises the parallelism, and bits depend on the number of BLAS
+threads."""
 
 WORKER_SETTINGS = {
-    # Results are small and go to the master at once: there is nothing worth writing to disk.
+    # Results are small and are fetched at once, so nothing should be written to disk.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
-    # A worker may rightly use most of its budget for as long as it lives. Paused for that, it would never go on.
+    # A worker may use most of its budget all the time. If it were paused for that, it would never continue.
     "distributed.worker.memory.pause": False,
-    # One that is about to leave its budget is restarted before it harms its machine.
+    # A worker that is about to exceed its budget is restarted before it harms the machine.
     "distributed.worker.memory.terminate": 0.95,
     # Samples for the profile of a performance report: a hundred a second, as by default, cost a worker 3 %.
     "distributed.worker.profile.interval": "100ms",
 }
-"""Dask's settings of a worker; those of memory are shares of its limit."""
+"""Settings of dask for workers; those of memory are shares of the limit."""
 
 SCHEDULER_SETTINGS = {
-    "distributed.scheduler.worker-ttl": "60s",  # from the last sign of life of a worker to giving it up
+    "distributed.scheduler.worker-ttl": "60s",  # after which a silent worker is given up
 }
 
 
 class Patience:
-    """How long something may still take."""
+    """The remaining time of a bounded wait."""
 
     def __init__(self, total_s: float) -> None:
         self.total_s = total_s
@@ -81,7 +82,7 @@ def wait_for_a_worker(client: Client, patience: Patience, message: str) -> None:
 
 
 def dashboard_of(spec: ClusterSpec) -> tuple[str, bool]:
-    """Where the scheduler serves HTTP, and whether that is a dashboard: it serves its health in any case."""
+    """The address at which the scheduler serves HTTP, and whether that is a dashboard: it always serves its health."""
     if spec.dashboard_address is None:
         return f"{LOOPBACK}:0", False
     drawn = find_spec("bokeh") is not None
@@ -104,7 +105,7 @@ def _is_free(host: str, port: int) -> bool:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """No log of a start: what fails is raised."""
+    """Suppress the log during a start: failures are raised."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -115,7 +116,7 @@ def silence() -> Iterator[None]:
 
 
 def close(opened: Any) -> None:
-    # The training is over, well or not: an end that is not clean must not take its place.
+    # An error while closing must not replace the result or the error of the training.
     try:
         opened.close(timeout=CLOSE_S)
     except Exception as error:
@@ -123,7 +124,7 @@ def close(opened: Any) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """The innermost cause that has words, in one line."""
+    """The innermost cause with a message, on one line."""
     words = type(error).__name__
     cause: BaseException | None = error
     while cause is not None:

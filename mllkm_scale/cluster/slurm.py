@@ -1,4 +1,4 @@
-"""A scheduler in this process, and one SLURM job a worker, through dask-jobqueue."""
+"""A scheduler in this process, and one SLURM job per worker, by dask-jobqueue."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = ["open_slurm"]
 
-NANNY_BYTES = 200_000_000  # the process beside a worker that watches over it: 60 MB were measured
-HTTP_HERE = ("--dashboard-address", "127.0.0.1:0")  # without a dashboard a worker still serves its health
-REPLACE_S = 30.0  # between two looks at whether jobs have ended
+NANNY_BYTES = 200_000_000  # of the process that supervises a worker: 60 MB as measured
+HTTP_HERE = ("--dashboard-address", "127.0.0.1:0")  # without a dashboard, a worker still serves its health
+REPLACE_S = 30.0  # between two checks for ended jobs
 
 
 def open_slurm(
     spec: ClusterSpec, memory_budget: int, patience: Patience, opened: ExitStack, folder: Path | None = None
 ) -> Client:
-    """The client of a new cluster; all nodes see `folder`, where certificates are put: the working one by default."""
+    """The client of a new cluster; certificates are in `folder`, which all nodes must see (default: the working
+    folder)."""
     try:
         from dask_jobqueue.slurm import SLURMCluster
     except ImportError as error:
@@ -57,7 +58,9 @@ def open_slurm(
     address, dashboard = dashboard_of(spec)
     security = None
     if spec.insecure:
-        LOGGER.warning("scheduler and workers talk without TLS: whoever reaches their ports can run code as this user")
+        LOGGER.warning(
+            "scheduler and workers communicate without TLS: anyone who reaches their ports can run code as this user"
+        )
     else:
         private = opened.enter_context(_private_folder(folder or Path.cwd()))
         write_certificates(private)
@@ -79,7 +82,7 @@ def open_slurm(
                 job_name="mllkm-worker",
                 job_extra_directives=list(spec.directives),
                 job_script_prologue=[f"export {name}={value}" for name, value in environment.items()],
-                # The limit once more, since dask-jobqueue rounds its own to three digits, upwards too.
+                # The limit again, because dask-jobqueue rounds its own to three digits, possibly upwards.
                 worker_extra_args=["--memory-limit", str(memory_budget), "--no-dashboard", *HTTP_HERE],
                 scheduler_options={"dashboard_address": address, "dashboard": dashboard},
                 silence_logs=logging.ERROR,
@@ -107,7 +110,8 @@ def open_slurm(
 
 @contextmanager
 def _private_folder(parent: Path) -> Iterator[Path]:
-    """A folder for certificates that only this user can read, on the file system of the run; gone with the block."""
+    """A folder for certificates that only this user can read, on the file system of the run; removed after the
+    block."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         made = tempfile.TemporaryDirectory(prefix=".tls-", dir=parent.absolute(), ignore_cleanup_errors=True)
@@ -121,7 +125,7 @@ def _private_folder(parent: Path) -> Iterator[Path]:
 
 
 def _require_accepted(script: str, timeout_s: float) -> None:
-    """Have SLURM judge the job first: otherwise all that is seen of a refused one is a worker that does not come."""
+    """Let SLURM check the job first: otherwise a refused job would only show as a missing worker."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "worker.sh")
         file.write_text(script, encoding="utf-8")
@@ -130,7 +134,7 @@ def _require_accepted(script: str, timeout_s: float) -> None:
             judged = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
         except subprocess.TimeoutExpired as error:
             raise ClusterError(
-                f"sbatch has not answered after {timeout_s:.0f} s: see with `sinfo` that SLURM is well, and try again"
+                f"sbatch has not answered after {timeout_s:.0f} s: check SLURM with `sinfo`, and try again"
             ) from error
     if judged.returncode != 0:
         said = " ".join(judged.stderr.split()) or f"exit code {judged.returncode}"
@@ -141,7 +145,7 @@ def _require_accepted(script: str, timeout_s: float) -> None:
 
 @contextmanager
 def _jobs(cluster: Any, number: int) -> Iterator[None]:
-    """As many jobs as asked for; one that has ended, because its time was up, is followed by another."""
+    """Keep the requested number of jobs: one that has ended, because of its time limit, is replaced."""
     from tornado.ioloop import PeriodicCallback
 
     cluster.scale(jobs=number)
@@ -154,5 +158,5 @@ def _jobs(cluster: Any, number: int) -> Iterator[None]:
 
 
 def _as_environment(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings of dask as the variables it reads them from."""
+    """Settings of dask as environment variables."""
     return {"DASK_" + key.replace(".", "__").replace("-", "_").upper(): str(value) for key, value in settings.items()}

@@ -1,11 +1,11 @@
-"""From a `ClusterSpec` to a client of a running cluster, and back to nothing: processes and jobs end with the block.
+"""Opens the cluster of a `ClusterSpec` and yields its client; processes and jobs that were started end with the block.
 
-    local            a scheduler in this process, worker processes beside it, all on 127.0.0.1
-    address          join a scheduler that runs already
-    scheduler-file   the same, its address read from the file that it wrote
-    slurm            a scheduler in this process, one SLURM job a worker
+    local            a scheduler in this process, and worker processes, all on 127.0.0.1
+    address          join a running scheduler
+    scheduler-file   the same, with the address from its scheduler file
+    slurm            a scheduler in this process, and one SLURM job per worker
 
-Every wait has an end: what has not come up within `timeout_s` is a `ClusterError` that says what to look at.
+Every wait is bounded: if something has not started within `timeout_s`, a `ClusterError` says what to check.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ __all__ = ["dashboard_link", "describe", "open_client"]
 def open_client(
     spec: ClusterSpec, *, memory_budget: int, timeout_s: float = 300.0, folder: Path | None = None
 ) -> Iterator[Client | None]:
-    """Open the cluster of `spec`, or join it; its client is there for the length of the block.
+    """Open the cluster of `spec`, or join it; the client is valid within the block.
 
     Parameters
     ----------
     spec : ClusterSpec
         Which cluster.
     memory_budget : int
-        Bytes that each worker may use: the limit of workers that are started. Those that run already have theirs.
+        Memory limit in bytes of workers that are started. Running workers have their own limits.
     timeout_s : float
-        Seconds until the scheduler must be reached and at least one worker be there; the first job of SLURM may wait
-        longer, as `spec` says.
+        Seconds within which the scheduler must be reached and at least one worker must join; for the first job of
+        SLURM, `spec` has a longer limit.
     folder : path, optional
-        Where certificates are put that jobs of SLURM read; by default, where this process runs.
+        Folder for certificates that SLURM jobs read; by default the working folder.
 
     Yields
     ------
     distributed.Client or None
-        None for the kind "none". Workers and scheduler that were started end with the block; a cluster that was
-        joined goes on.
+        None for the kind "none". Workers and scheduler that were started end with the block; a cluster that was joined
+        keeps running.
 
     Raises
     ------
@@ -82,9 +82,9 @@ def open_client(
 
 
 def dashboard_link(client: Client) -> str | None:
-    """Where the cluster's dashboard is seen in a browser; None if it has none.
+    """The link to the dashboard of the cluster; None if it has none.
 
-    A scheduler of another machine may show it on that machine alone: then the line of ssh that leads there is added.
+    A scheduler on another machine may show it only on that machine; then the ssh command for a tunnel is added.
     """
 
     def facts(dask_scheduler: Any) -> tuple[bool, str, list[tuple[str, int]]]:
@@ -94,7 +94,7 @@ def dashboard_link(client: Client) -> str | None:
         listening = [bound.getsockname()[:2] for bound in server._sockets.values()]
         return bool(dask_scheduler.http_application.applications), socket.gethostname(), listening
 
-    # A scheduler without bokeh serves HTTP, too, and the client would give a link to it that leads nowhere.
+    # A scheduler without bokeh also serves HTTP, and the link of the client would lead nowhere.
     with contextlib.suppress(Exception):
         draws, host, listening = client.run_on_scheduler(facts)
         if draws and LOOPBACK not in client.scheduler_info()["address"]:
@@ -104,7 +104,7 @@ def dashboard_link(client: Client) -> str | None:
 
 
 def way_to_page(host: str, listening: list[tuple[str, int]]) -> str | None:
-    """How to see a page that a host shows on itself alone; None for one that others see too.
+    """How to open a page that a host shows only on its loopback interface; None if others can open it, too.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The tasks of a pass: into how many ranges it is cut, and what runs in a dask worker.
+"""The tasks of a pass: its division into ranges, and the function that runs in a dask worker.
 
-Ranges take a few seconds each, by the pace at which earlier passes went. A worker does its range with one BLAS thread,
-on files that it opens itself.
+Ranges take a few seconds each, as predicted from earlier passes. A worker runs its range with one BLAS thread, on files
+that it opens itself.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from mllkm_scale.errors import ClusterError
 __all__ = ["Done", "Pace", "do_range", "ranges_each", "require_visible", "worker_address"]
 
 TASK_S = 2.0
-"""Length of a range that is aimed at: far more than a scheduler takes for it, and little to lose with a worker."""
+"""Target length of a range: much longer than the overhead of the scheduler, but a small loss if a worker dies."""
 
 LONGEST_S, MANY = 10.0, 64
-"""Of a pass with more than so many ranges a thread, ranges are longer, up to this length: the master takes each."""
+"""If a pass has more than this number of ranges per thread, ranges are longer, up to this length, because the training
+process collects each one."""
 
-_FIRST_PACE = 5e-10  # seconds a multiply-add, before anything was measured
+_FIRST_PACE = 5e-10  # seconds per multiply-add, before anything is measured
 Result = TypeVar("Result")
-_VISIBLE_S = 10.0  # that a network file system may take to show a new file
+_VISIBLE_S = 10.0  # delay until a network file system shows a new file
 _RETRY_S = 0.1
 
 
 class Pace:
-    """Seconds a multiply-add of each kind of work, as measured.
+    """Measured seconds per multiply-add of each kind of work.
 
     Examples
     --------
@@ -47,12 +48,12 @@ class Pace:
         self._paces: dict[str, float] = {}
 
     def learn(self, kind: str, work: float, seconds: float) -> None:
-        """Remember how long so many multiply-adds took a thread."""
+        """Record the seconds that a thread took for a number of multiply-adds."""
         if work > 0 and seconds > 0:
             self._paces[kind] = seconds / work
 
     def cut(self, kind: str, n_units: int, unit_work: float, threads: int) -> list[range]:
-        """Ranges of nearly equal length, as many for each thread."""
+        """Ranges of nearly equal length, the same number for each thread."""
         total_s = n_units * unit_work * self._paces.get(kind, _FIRST_PACE)
         threads = max(1, threads)
         count = min(n_units, ranges_each(total_s / threads) * threads)
@@ -61,7 +62,7 @@ class Pace:
 
 
 def ranges_each(thread_s: float) -> int:
-    """Ranges for each thread, of a pass that takes it so long.
+    """Number of ranges per thread, for a pass that takes each thread this time.
 
     >>> [ranges_each(seconds) for seconds in (0.1, 20.0, 500.0, 6000.0)]
     [1, 10, 64, 600]
@@ -72,7 +73,7 @@ def ranges_each(thread_s: float) -> int:
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
-    """What a range gave, and what it took."""
+    """The result of a range, and the time and memory it took."""
 
     result: Result
     seconds: float
@@ -81,11 +82,12 @@ class Done(Generic[Result]):
 
 
 def do_range(work: Work[Result], units: range, version: str) -> Done[Result]:
-    """Do these units of the work."""
+    """Run these units of the work."""
     worker = worker_address()
     if version != __version__:
         raise ClusterError(
-            f"worker {worker} has mllkm-scale {__version__} and the master {version}: install the same version"
+            f"worker {worker} has mllkm-scale {__version__} and the training process has {version}: install the same"
+            " version"
         )
     started = time.perf_counter()
     for path in work.paths:
@@ -109,7 +111,7 @@ def require_visible(path: Path, worker: str) -> None:
 
 
 def worker_address() -> str:
-    """Of the worker that does the task of this thread."""
+    """The address of the worker that runs the task of this thread."""
     from distributed import get_worker
 
     worker: Any = get_worker()

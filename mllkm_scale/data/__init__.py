@@ -1,4 +1,4 @@
-"""The way in: data on disk, walked chunk by chunk, checked, scaled and projected; converters."""
+"""Data on disk, read chunk by chunk, checked, scaled and projected; and converters."""
 
 from mllkm_scale.data.checks import DataSummary, check
 from mllkm_scale.data.converters import ConvertSummary, convert

@@ -1,4 +1,4 @@
-"""The pass over the data before training: what cannot be trained on is refused, with its row and column."""
+"""The pass over the data before training: invalid data are refused, with row and column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DataSummary", "check", "require_finite"]
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What one pass over a data set found.
+    """The result of a pass over a data set.
 
     `classes` and `class_counts` are empty for data without labels; `constant_columns` counts the features
     that never change. Of the others, the range of the `widest` is `spread` times that of the `narrowest`.
@@ -40,7 +40,7 @@ class DataSummary:
 
 @dataclass(frozen=True)
 class RangesWork:
-    """Least and largest value of every column of some chunks; values that are not finite are refused."""
+    """Computes the smallest and largest value of every column of some chunks; refuses values that are not finite."""
 
     dataset: Dataset
 
@@ -74,7 +74,7 @@ class RangesWork:
 
 
 def check(dataset: Dataset, executor: Executor | None = None) -> DataSummary:
-    """Read all of a data set once, refuse what cannot be trained on, and summarise the rest.
+    """Read a data set once, refuse data that cannot be used for training, and summarise the rest.
 
     The pass over the samples is done by the executor, if one is given.
 
@@ -123,17 +123,17 @@ def check(dataset: Dataset, executor: Executor | None = None) -> DataSummary:
 
 
 def require_finite(rows: NDArray[Any], first_row: int, name: str, then: str) -> None:
-    """Refuse rows that hold NaN or infinity, naming where the first one is.
+    """Refuse rows with NaN or infinity; the message names the place of the first one.
 
     Parameters
     ----------
     rows : array (m, d)
     first_row : int
-        Number of the first of them in the data set.
+        Number of the first row in the data set.
     name : str
-        What the data set is called in the message.
+        Name of the data set for the message.
     then : str
-        What its remedy leads to: "train" or "predict".
+        The next step in the remedy: "train" or "predict".
 
     Examples
     --------

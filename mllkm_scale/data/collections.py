@@ -1,4 +1,4 @@
-"""Collections of dask and xarray: what they hold, and their blocks of rows, looked at without computing anything.
+"""Collections of dask and xarray: their columns and blocks of rows, determined without computing anything.
 
 dask array (n, d)                 a block is a chunk of rows, of all columns
 dask DataFrame                    a block is a partition, whose lengths may be unknown
@@ -24,7 +24,7 @@ __all__ = ["Collection", "as_dask", "is_collection", "is_frame_of_dask"]
 
 
 def is_collection(X: object) -> TypeGuard[Any]:
-    """Whether this is a collection of dask, or an object of xarray; neither is imported for it.
+    """Whether this is a collection of dask or an object of xarray, without importing either.
 
     >>> import dask.array as da
     >>> is_collection(da.ones((4, 2))), is_collection(np.ones((4, 2)))
@@ -56,18 +56,18 @@ def as_dask(X: Any, name: str = "X") -> tuple[Any, tuple[str, ...] | None]:
 
 @dataclass(frozen=True)
 class Collection:
-    """Rows and labels that are still to be computed, block by block.
+    """Rows and labels that are not yet computed, in blocks.
 
     Attributes
     ----------
     blocks : list of Delayed
-        Of rows: arrays or data frames.
+        Blocks of rows: arrays or data frames.
     labels : list of Delayed, array or None
-        Of the same rows.
+        Labels of the same rows.
     n_features : int
     names : tuple of str or None
     block_bytes : int or None
-        Of the largest block of rows; None if that is not known before it is computed.
+        Size of the largest block of rows; None if it is unknown before computing.
     options : TableOptions
 
     Examples
@@ -87,14 +87,15 @@ class Collection:
 
     @classmethod
     def of(cls, X: Any, y: Any = None) -> Collection:
-        """Refused if X is no matrix of numbers or table, or if rows and labels cannot belong together.
+        """The collection of X and y; an error if X is neither a matrix of numbers nor a table, or if rows and labels do
+        not match.
 
         Parameters
         ----------
         X : dask array, dask DataFrame, xarray DataArray or Dataset
         y : the same with one axis or column, or array-like, optional
-            Labels. Those of a dask collection have the chunks or partitions of X, unless both are known; then they are
-            cut as X is.
+            Labels. Labels in a dask collection must have the chunks or partitions of X, unless the sizes of both are
+            known; then they are rechunked.
         """
         _require_one_index(X, y)
         rows, names = as_dask(X)
@@ -112,13 +113,13 @@ class Collection:
         return replace(found, labels=_labels(rows, y) if is_collection(y) else np.asarray(y))
 
     def with_options(self, options: TableOptions) -> Collection:
-        """The same, of which some columns are categories or numbers whatever their type says."""
+        """The same collection, in which some columns are categories or numbers, independent of their type."""
         if options != TableOptions() and self.names is None:
             raise ParameterError("categories and as_number name columns of a table, which X is not: give a DataFrame")
         return replace(self, options=options)
 
     def sample(self) -> Any:
-        """No rows, with the columns of the collection: what is known of it."""
+        """An empty sample with the columns of the collection."""
         import pandas as pd
 
         width = np.empty((0, self.n_features))
@@ -172,7 +173,7 @@ def _require_matrix(X: Any) -> None:
 
 
 def _labels(X: Any, y: Any) -> Sequence[Any]:
-    """The blocks of the labels, cut as those of X."""
+    """The blocks of the labels, divided as those of X."""
     labels = y if is_frame_of_dask(y) else as_dask(y, "y")[0]
     if is_frame_of_dask(labels) and labels.ndim == 2:
         if len(labels.columns) != 1:
@@ -200,7 +201,7 @@ def _labels(X: Any, y: Any) -> Sequence[Any]:
 
 
 def _require_one_index(X: Any, y: Any) -> None:
-    """Objects of xarray belong together by the coordinates of their rows, where both have some."""
+    """Objects of xarray must have the same coordinates of rows, if both have any."""
     if not (_is_xarray(X) and _is_xarray(y)):
         return
     rows = [found.dims[0] for found in (next(iter(X.data_vars.values())) if hasattr(X, "data_vars") else X, y)]
@@ -212,7 +213,7 @@ def _require_one_index(X: Any, y: Any) -> None:
 
 
 def _blocks(collection: Any) -> list[Any]:
-    """The blocks as Delayed, after the collection was optimised as a whole."""
+    """The blocks as Delayed objects, after optimising the whole collection."""
     delayed = collection.to_delayed()
     return delayed.ravel().tolist() if isinstance(delayed, np.ndarray) else list(delayed)
 

@@ -1,4 +1,4 @@
-"""The data as the training sees it: rows on disk or in memory, walked over a fixed grid of chunks."""
+"""The data for training: rows on disk or in memory, read over a fixed grid of chunks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.base.location import URL, Location, as_location, is_parquet
 from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, named, open_hdf5
@@ -25,7 +25,7 @@ from mllkm_scale.errors import DataError, ParameterError
 __all__ = ["Dataset"]
 
 
-class Dataset:
+class Dataset(Closing):
     """A matrix of samples and their labels, read one chunk of rows at a time.
 
     Make one with `Dataset.open` or `Dataset.from_arrays`. A data set on disk can be pickled: the pickle holds its path,
@@ -44,8 +44,7 @@ class Dataset:
     name : str
         Its name in messages, such as ``train.h5:X``.
     chunk_rows, n_chunks : int
-        The grid. By default `chunk_rows` follows from `n_features` alone, so that results have the same bits
-        everywhere.
+        The grid. By default `chunk_rows` depends on `n_features` only, so that results have the same bits everywhere.
     has_labels, has_weights : bool
         Whether there are labels, and weights of the rows.
     feature_names : tuple of str or None
@@ -55,9 +54,9 @@ class Dataset:
     indicators : array of bool of shape (n_features,) or None
         Which features are indicators (0 or 1) of a level of a category, or of a missing value.
     buffer_bytes : int
-        Memory that reading a chunk may take beside the chunk itself.
+        Memory for reading a chunk, besides the chunk itself.
     held_bytes : int
-        Memory that a training holds for it as long as it is used.
+        Memory that the data set holds as long as it is used.
 
     Examples
     --------
@@ -87,7 +86,7 @@ class Dataset:
         self._x = x
         self._y = y
         self._w = weights
-        # Rows that no other process can open are as good as in memory.
+        # Rows that other processes cannot open count as in memory.
         self.path = None if isinstance(path, URL) and not path.shared else path
         self.name = x.name
         self.dtype = x.dtype
@@ -124,8 +123,8 @@ class Dataset:
         ----------
         path : path or URL
             An HDF5 file; the folder of a zarr group; a Parquet file, or a folder of such, whose name ends with
-            .parquet. zarr and Parquet may also be a URL that fsspec opens, such as s3://bucket/train.zarr: each process
-            that reads has its own credentials.
+            .parquet. zarr and Parquet may also be a URL that fsspec opens, such as s3://bucket/train.zarr: each reading
+            process uses its own credentials.
         x, y : str
             Names of the data sets of the samples and of the labels; ``y=None`` for data without labels. For Parquet,
             `y` is the column of the labels (name or position), and all other columns are features.
@@ -137,7 +136,7 @@ class Dataset:
         Raises
         ------
         DataError
-            If it cannot be read as a matrix; the message says why, and lists the data sets if one is missing.
+            If it cannot be read as a matrix; the message says why, and lists the existing data sets if one is missing.
 
         Examples
         --------
@@ -192,7 +191,7 @@ class Dataset:
             raise ParameterError(f"x={x!r} does not belong to Parquet, of which all columns but y are features")
         samples, labels = parquet_sources(where if isinstance(where, URL) else where.absolute(), y)
         dataset = cls(samples, labels, path=where, chunk_rows=chunk_rows)
-        return dataset.named(samples.feature_names).with_columns(samples.columns)
+        return dataset.with_names(samples.feature_names).with_columns(samples.columns)
 
     @classmethod
     def from_arrays(
@@ -264,7 +263,7 @@ class Dataset:
             yield self.bounds(i)[0], self.chunk(i)
 
     def rows(self, indices: ArrayLike) -> NDArray[Any]:
-        """Rows by number, in the order asked for; a row may be asked for several times.
+        """Rows by number, in the given order; numbers may repeat.
 
         No more than one chunk is read at once.
         """
@@ -353,7 +352,7 @@ class Dataset:
         return values
 
     def with_weights(self, values: NDArray[Any]) -> Dataset:
-        """The same samples and labels, whose rows have these weights."""
+        """The same samples and labels with these weights of the rows."""
         weights = ArraySource(values, "sample_weight" if self._w is None else self._w.name)
         return Dataset(self._x, self._y, weights=weights, path=self.path, chunk_rows=self.chunk_rows).named_as(self)
 
@@ -373,17 +372,17 @@ class Dataset:
 
     @property
     def source(self) -> Source:
-        """Where the samples come from; data sets made from this one share it."""
+        """The source of the samples; data sets made from this one share it."""
         return self._x
 
     @property
     def label_source(self) -> Source | None:
-        """Where the labels come from; data sets made from this one share it."""
+        """The source of the labels; data sets made from this one share it."""
         return self._y
 
     @property
     def weight_source(self) -> Source | None:
-        """Where the weights come from; data sets made from this one share it."""
+        """The source of the weights; data sets made from this one share it."""
         return self._w
 
     @property
@@ -397,7 +396,7 @@ class Dataset:
         return self
 
     def with_names(self, names: Sequence[str]) -> Self:
-        """This data set with these names of its features, if there are any."""
+        """This data set with these names of its features."""
         self._names = partial(_given_names, tuple(names))
         return self
 
@@ -406,13 +405,8 @@ class Dataset:
         self._columns = columns
         return self
 
-    def named(self, names: Sequence[str]) -> Self:
-        """This data set with these names of its features."""
-        self._names = partial(_given_names, tuple(names))
-        return self
-
     def remove_on_close(self, remove: Callable[[], object]) -> None:
-        """Call `remove` when this data set, but no copy of it, is closed."""
+        """Call `remove` when this data set is closed; not for copies of it."""
         self._remove = remove
 
     def close(self) -> None:
@@ -423,14 +417,6 @@ class Dataset:
                 source.close()
         if self._remove is not None:
             self._remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_remove": None}
@@ -443,7 +429,8 @@ class Dataset:
 
 
 def _zarr_source() -> Callable[[Location, str], Source]:
-    from mllkm_scale.data.zarr_source import ZarrSource  # zarr takes memory that a training from HDF5 can use
+    # The import of zarr takes memory, which training from HDF5 does not need.
+    from mllkm_scale.data.zarr_source import ZarrSource
 
     return ZarrSource
 
@@ -455,7 +442,7 @@ def _matrix_rows(X: Any, name: str) -> Source:
 
 
 def _stored_sparse(path: Path, x: str) -> Source | None:
-    """The sparse rows of an HDF5 file, if it has some of this name."""
+    """The sparse rows with this name in an HDF5 file, if there are any."""
     if os.path.isdir(path) or not h5py.is_hdf5(path):
         return None
     with open_hdf5(path) as file, named(path):

@@ -25,7 +25,8 @@ def training_rows(
     seed: int = 0,
     scratch_dir: Path | None = None,
 ) -> tuple[Dataset, Dataset | None, FirstStep | None]:
-    """Training rows and test rows as features, and what makes them; as they are, and None, where rows are numbers.
+    """Training rows and test rows as features, and the step that makes them; unchanged rows and None if rows are
+    numbers.
 
     Rows that are reduced are made once, in memory or in a scratch file; `stack` closes them.
     """
@@ -43,7 +44,7 @@ def training_rows(
 
 
 def told_of(step: FirstStep | None, verbose: int) -> list[str]:
-    """What is said of the first step while a machine is trained: a line per column of a table, or one in all."""
+    """Messages about the first step during training: a line per column of a table, or a single line."""
     if step is None:
         return []
     if isinstance(step, Reduction):

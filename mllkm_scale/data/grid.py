@@ -1,7 +1,7 @@
-"""The fixed grid of row chunks that every pass over the data walks.
+"""The fixed grid of row chunks for all passes over the data.
 
-The grid depends on the width of the data alone, never on threads, budget or machine: sums over chunks and
-products of chunks then have the same bits everywhere.
+The grid depends only on the width of the data, not on threads, budget or machine. So sums over chunks and products of
+chunks have the same bits everywhere.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mllkm_scale.errors import ParameterError
 __all__ = ["MOST_FEATURES", "default_chunk_rows", "require_chunk_rows", "work_dtype"]
 
 MOST_DENSE = 1024
-"""Columns up to which sparse rows are trained on as they are, dense chunk by chunk."""
+"""Largest number of columns of sparse rows for training without a reduction, with dense chunks."""
 
 CHUNK_BYTES = 2**22
 MIN_CHUNK_ROWS = 16
 MAX_CHUNK_ROWS = 65536
 MOST_FEATURES = 1_000_000
-"""Of a row: a chunk has 16 rows at least, and they take 128 MB then."""
+"""Largest number of features: a chunk has at least 16 rows, which then take 128 MB."""
 
 
 def default_chunk_rows(n_features: int) -> int:
@@ -36,7 +36,7 @@ def default_chunk_rows(n_features: int) -> int:
 
 
 def require_chunk_rows(chunk_rows: int | None, n_features: int) -> int:
-    """The rows of a chunk that the user asked for, or the default."""
+    """The requested number of rows of a chunk, or the default."""
     if chunk_rows is None:
         return default_chunk_rows(n_features)
     if isinstance(chunk_rows, bool) or not isinstance(chunk_rows, int | np.integer) or chunk_rows < 1:

@@ -1,7 +1,7 @@
 """Rows of an HDF5 data set.
 
-The file is opened read-only, once in each process, and only what is stored in the file itself is read: links,
-virtual data sets and external storage would let a file read other files, and are refused.
+The file is opened read-only, once in each process, and only data in the file itself are read: links, virtual data sets
+and external storage are refused, because they could read other files.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from mllkm_scale.errors import DataError, MLLKMError
 __all__ = ["HDF5Source", "find_dataset", "named", "open_hdf5"]
 
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError, NotImplementedError)
-"""What h5py raises of metadata that are damaged."""
+"""The exceptions of h5py for damaged metadata."""
 
 CACHE_BYTES = 8 * 2**20
 LISTED = 20
 
 
 class HDF5Source:
-    """Rows of one data set of an HDF5 file. Threads may share it: closing it does not disturb one that reads."""
+    """Rows of one data set of an HDF5 file. Threads may share it: closing it does not affect a thread that is
+    reading."""
 
     def __init__(self, path: Path, dataset: str) -> None:
         self._lock = threading.Lock()
@@ -82,7 +83,7 @@ class HDF5Source:
             self._chunks.clear()
 
     def _packed(self, number: int) -> bytes | None:
-        """A chunk as it is packed; None if it was never written, or is not packed."""
+        """A compressed chunk; None if it was never written, or is not compressed."""
         with self._lock:
             stored = self._stored()
             place = (number * stored.chunks[0], *[0] * (stored.ndim - 1))
@@ -126,7 +127,7 @@ class HDF5Source:
 
 
 def open_hdf5(path: Path) -> Any:
-    """Open an HDF5 file read-only, without locks where the file system has none."""
+    """Open an HDF5 file read-only, without locks if the file system has none."""
     try:
         if not os.path.exists(path):
             remedy = "check the path, or make it first: mllkm convert train.csv train.h5"
@@ -157,7 +158,7 @@ def open_hdf5(path: Path) -> Any:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Block that looks at a file: what h5py raises of damaged metadata is reported with the file and the remedy."""
+    """Context for reading metadata: errors of h5py about damage are reported with the file and a remedy."""
     try:
         yield
     except MLLKMError:
@@ -169,12 +170,12 @@ def named(path: Path) -> Iterator[None]:
 
 
 def find_dataset(file: Any, name: str, path: Path) -> Any:
-    """The data set called `name`, reached over hard links only."""
+    """The data set `name`, reached by hard links only."""
     parts = [part for part in name.split("/") if part]
     node = file
     for depth, part in enumerate(parts):
         here = "/".join(parts[: depth + 1])
-        # The low-level calls look at the link itself; the usual ones would follow it.
+        # The low-level calls inspect the link itself; the usual ones would follow it.
         key = part.encode("utf-8")
         if not isinstance(node, h5py.Group) or part == "." or not node.id.links.exists(key):
             raise _no_such_dataset(file, name, path)
@@ -223,14 +224,14 @@ def _buffer_bytes(stored: Any) -> int:
         return 0
     filtered = stored.id.get_create_plist().get_nfilters() > 0
     chunk_bytes = int(np.prod(stored.chunks, dtype=np.int64)) * stored.dtype.itemsize
-    # A filtered chunk is held twice, packed and unpacked, even where it is larger than the cache.
+    # A filtered chunk is held twice, compressed and decompressed, even if it is larger than the cache.
     return CACHE_BYTES + (2 * chunk_bytes if filtered else 0)
 
 
 def _require_lengths(stored: Any, start: int, stop: int, path: Path) -> None:
-    """Refuse texts that are said to be longer than their file, or whose heap does not add up.
+    """Refuse texts with a declared length beyond the size of the file, or with an inconsistent heap.
 
-    HDF5 would make room for them before it looks, or walk the heap for ever. What a filter has packed is not looked at.
+    HDF5 would allocate memory for them before checking, or read the heap forever. Compressed data are not checked.
     """
     packed = stored.chunks is not None and stored.id.get_create_plist().get_nfilters() > 0
     if h5py.check_string_dtype(stored.dtype).length is not None or packed:
@@ -258,7 +259,7 @@ def _require_lengths(stored: Any, start: int, stop: int, path: Path) -> None:
 
 
 def _adds_up(file: IO[bytes], address: int, size: int) -> bool:
-    """Whether a collection of the global heap is made of texts and free room that follow one another to its end."""
+    """Whether a collection of the global heap consists of consecutive texts and free space up to its end."""
     if address > size - 16:
         return False
     file.seek(address)
@@ -277,7 +278,7 @@ def _adds_up(file: IO[bytes], address: int, size: int) -> bool:
 
 
 def _places(stored: Any, start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where rows are in the file, as offsets and lengths; what was never written is nowhere."""
+    """The positions of rows in the file, as offsets and lengths; unwritten rows have none."""
     if stored.chunks is None:
         offset = stored.id.get_offset()
         if offset is not None:

@@ -1,4 +1,4 @@
-"""The shape of the image that a row of features is: text to numbers, and whether it fits the features."""
+"""The shape of images that are rows of features: parsing, and a check against the number of features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "give height and width such as 28x28, or 32x32x3 for colours"
 
 
 def read_image_shape(shape: str | Sequence[int]) -> ImageShape:
-    """The shape that is given as numbers, or written as 28x28, or 32x32x3 for colours.
+    """The shape, given as numbers, or as text such as 28x28, or 32x32x3 for colours.
 
     >>> read_image_shape("28x28"), read_image_shape("32x32x3"), read_image_shape([8, 8])
     ((28, 28), (32, 32, 3), (8, 8))
@@ -34,7 +34,7 @@ def read_image_shape(shape: str | Sequence[int]) -> ImageShape:
 
 
 def require_image_shape(shape: str | Sequence[int], n_features: int) -> ImageShape:
-    """The shape as numbers, if images of it have so many features; a ParameterError if not.
+    """The shape as numbers, if such images have this number of features; otherwise a ParameterError.
 
     >>> require_image_shape("8x8", 64), require_image_shape([2, 3], 6)
     ((8, 8), (2, 3))

@@ -1,4 +1,4 @@
-"""Labels: from what is stored to classes and codes."""
+"""Labels: from stored values to classes and codes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ __all__ = [
 MAX_CLASSES = 1000
 
 LABEL_ROWS = 65_536
-"""Labels that are read at once."""
+"""Number of labels that are read at once."""
 
 
 def as_label_vector(values: NDArray[Any], name: str, first_row: int = 0) -> NDArray[Any]:
-    """One label a row, as stored: text decoded, a single column flattened; `first_row` is the number of the first."""
+    """One label per row, as stored: text decoded, a single column flattened; `first_row` is the number of the first
+    row."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -66,7 +67,7 @@ def encode_labels(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def n_outputs(n_classes: int) -> int:
-    """K, the columns of signs: two classes share one."""
+    """K, the number of columns of signs: two classes share one."""
     return n_classes if n_classes > 2 else 1
 
 
@@ -81,7 +82,7 @@ def signs_of(codes: NDArray[Any], n_classes: int, dtype: DTypeLike = np.float64)
 
 
 def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Classes and how often each occurs; labels that cannot be trained on are refused."""
+    """Classes and their counts; invalid labels are refused."""
     _require_known(labels, name, 0)
     classes, codes = encode_labels(labels)
     require_classes(classes, name)
@@ -89,7 +90,7 @@ def check_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray
 
 
 def require_classes(classes: NDArray[Any], name: str) -> None:
-    """Refuse classes that cannot be trained on: a single one, or too many."""
+    """Refuse a single class, or too many classes."""
     if len(classes) < 2:
         raise DataError(f"{name} has one class, {classes[0].item()!r}: training needs at least two classes")
     if len(classes) > MAX_CLASSES:
@@ -99,10 +100,10 @@ def require_classes(classes: NDArray[Any], name: str) -> None:
 def encode_blocks(
     blocks: Iterable[tuple[int, NDArray[Any]]], n_rows: int, name: str
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Classes in ascending order, and codes, of labels that come in blocks, each with the number of its first row.
+    """Classes in ascending order, and codes, of labels in blocks, each with the number of its first row.
 
-    Labels that are missing or continuous are refused, and so are more classes than can be trained on, as soon as they
-    are seen: in memory are the codes, a dictionary of the classes, and a block.
+    Missing or continuous labels, and too many classes, are refused as soon as they are found. Only the codes, a
+    dictionary of the classes, and a block are in memory.
 
     >>> classes, codes = encode_blocks([(0, np.array(["b", "a"])), (2, np.array(["b"]))], 3, "y")
     >>> classes.tolist(), codes.tolist()

@@ -1,8 +1,8 @@
-"""Chunks of whole rows that are packed by zlib, as `mllkm fetch` writes them: unpacked by all threads at once.
+"""Chunks of whole rows compressed by zlib, as written by `mllkm fetch`, which threads decompress in parallel.
 
-HDF5 unpacks under a lock of the whole library, one chunk at a time. Here a chunk is read under that lock as it is
-packed, and unpacked without it. The last ones are kept, as ranges of rows share chunks; threads that ask for the same
-chunk wait for the one that has asked first.
+HDF5 decompresses one chunk at a time, under a global lock. Here, a compressed chunk is read under that lock, and
+decompressed without it. The last chunks are kept, because ranges of rows share chunks. Threads that request the same
+chunk wait for the first one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 __all__ = ["PackedChunks"]
 
 MOST_BYTES = 2**21
-"""Of a chunk: each thread unpacks one."""
+"""Largest size of a chunk: each thread decompresses one."""
 
 
 class PackedChunks:
-    """The chunks of a data set; of those that were unpacked, about `kept_bytes` are kept."""
+    """The chunks of a data set; about `kept_bytes` of decompressed chunks are kept."""
 
     def __init__(self, shape: tuple[int, ...], height: int, dtype: np.dtype[Any], kept_bytes: int) -> None:
         self.shape, self.height, self.dtype = shape, height, dtype
@@ -48,7 +48,7 @@ class PackedChunks:
         return made if 0 < made.chunk_bytes <= MOST_BYTES else None
 
     def read(self, start: int, stop: int, packed: Callable[[int], bytes | None]) -> NDArray[Any] | None:
-        """Rows `start` to `stop`; `packed` gives the bytes of a chunk, or None, and then this is None too."""
+        """Rows `start` to `stop`; `packed` gives the bytes of a chunk, or None, and then the result is None, too."""
         out = np.empty((max(0, stop - start), *self.shape[1:]), self.dtype)
         for number in range(start // self.height, -(-stop // self.height)):
             chunk = self._chunk(number, packed)
@@ -60,13 +60,13 @@ class PackedChunks:
         return out
 
     def clear(self) -> None:
-        """Keep none any more."""
+        """Discard all kept chunks."""
         with self._lock:
             self._kept.clear()
 
     def _chunk(self, number: int, packed: Callable[[int], bytes | None]) -> NDArray[Any] | None:
         with self._lock:
-            if self._pid != os.getpid():  # a fork has not the threads that others here may wait for
+            if self._pid != os.getpid():  # a forked process lacks the threads for which others may wait
                 self._kept, self._pid = OrderedDict(), os.getpid()
             future = self._kept.get(number)
             own = future is None
@@ -87,7 +87,7 @@ class PackedChunks:
         return future.result()
 
     def _unpacked(self, raw: bytes | None) -> Any:
-        """The rows of a chunk; a ValueError if its bytes are not those of one."""
+        """The rows of a chunk; a ValueError if its bytes are invalid."""
         if raw is None:
             return None
         unpacking = zlib.decompressobj()

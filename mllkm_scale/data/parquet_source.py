@@ -1,4 +1,5 @@
-"""Rows of Parquet files, or of a folder of them, by path or URL: row groups are read whole, and the last ones kept."""
+"""Rows of Parquet files, or of a folder of them, by path or URL: whole row groups are read, and the last ones are
+kept."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["ParquetLabels", "ParquetRows", "parquet_sources"]
 
-_KEPT = 2  # row groups: the one that rows are read of, and the one before it, of which other threads may still read
+_KEPT = 2  # row groups: the current one, and the one before it, which other threads may still read
 
 
 def parquet_sources(source: Location, label: str | int | None) -> tuple[ParquetRows, ParquetLabels | None]:
-    """All columns but that of the labels, and the labels. Columns are read once, to find out what they hold."""
+    """All columns except the label column, and the labels. Columns are read once to detect their kinds."""
     table = open_parquet(source, ReadOptions(label_column=label))
     require_width(len(table.names), str(source), MOST_COLUMNS)
     coder = TableCoder(table.names, str(source), positions=table.positions, typed=True)
@@ -67,7 +68,7 @@ class _RowGroups:
         return parts[0] if len(parts) == 1 else [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
 
     def close(self) -> None:
-        """Forget the row groups that are kept; no file is open between reads."""
+        """Discard kept row groups; no file is open between reads."""
         with self._lock:
             self._kept = {}
 
@@ -92,7 +93,7 @@ class _RowGroups:
 
 
 class ParquetRows(_RowGroups):
-    """The features, as numbers and codes of `columns`; these are None where all are numbers and none is missing."""
+    """The features, as numbers and codes of `columns`, which are None if all values are numbers and none is missing."""
 
     def __init__(self, table: ParquetTable, dtype: np.dtype[Any], columns: Columns | None) -> None:
         super().__init__(table, table.names)

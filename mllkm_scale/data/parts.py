@@ -1,7 +1,7 @@
-"""Parts: blocks of rows that were written to a file each, and are read as one matrix.
+"""Parts: blocks of rows in separate files, which are read as one matrix.
 
-Blocks of a dask collection are computed once, by whoever has them, and written here. How many rows a block has is known
-then, and of a table the levels that its categories have: `joined` numbers the levels of all parts in the order of their
+Blocks of a dask collection are computed once, by the process that has them, and written here. Then the number of rows
+of a block is known, and the levels of its categories: `joined` numbers the levels of all parts in the order of their
 first rows, as a pass over the whole table would.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.base.folders import writing_scratch
-from mllkm_scale.base.npy_files import map_npy
+from mllkm_scale.base.files.folders import writing_scratch
+from mllkm_scale.base.files.npy import map_npy
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.labels import as_label_vector
@@ -33,7 +33,7 @@ __all__ = ["Part", "TableOptions", "joined", "write_block"]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Columns of a table that are categories or numbers whatever their type says, by name or position."""
+    """Columns of a table that are categories or numbers, independent of their type, by name or position."""
 
     categories: tuple[str | int, ...] = ()
     as_number: tuple[str | int, ...] = ()
@@ -43,8 +43,8 @@ class TableOptions:
 class Part:
     """A file of rows, or of labels.
 
-    Of a block with named columns, `missing` says whether values are missing, and `empty` which columns have no value at
-    all. `columns` are what they hold, None if all of them are numbers.
+    For a block with named columns, `missing` says whether values are missing, and `empty` which columns have no values.
+    `columns` are their kinds and levels, None if all of them are numbers.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class Part:
 def write_block(
     rows: Any, labels: Any, folder: Path, number: int, width: int, options: TableOptions
 ) -> tuple[Part, Part | None]:
-    """Write a block of rows, an array or a data frame, and their labels, if there are some."""
+    """Write a block of rows, an array or a data frame, and their labels, if there are any."""
     part = _write_rows(rows, folder, number, width, options)
     return part, None if labels is None else _write_labels(labels, folder, number, part.shape[0])
 
@@ -97,7 +97,7 @@ def _write_labels(block: Any, folder: Path, number: int, n_rows: int) -> Part:
 
 
 def joined(parts: Sequence[Part], labels: Sequence[Part] | NDArray[Any] | None, names: Sequence[str] | None) -> Dataset:
-    """All parts in order as a data set, whose files may be read as long as their folder is there."""
+    """All parts in order as a data set, which can be read as long as the folder of the files exists."""
     parts = [part for part in parts if part.shape[0]]
     if not parts:
         raise DataError("X has no rows (0 sample(s)) while a minimum of 1 is required: give at least one")
@@ -110,11 +110,11 @@ def joined(parts: Sequence[Part], labels: Sequence[Part] | NDArray[Any] | None, 
     else:
         y = PartsSource([part for part in labels if part.shape[0]], "y")
     dataset = Dataset(source, y, path=parts[0].path.parent).with_columns(columns)
-    return dataset if names is None else dataset.named(names)
+    return dataset if names is None else dataset.with_names(names)
 
 
 class PartsSource:
-    """Rows of parts in order; codes of the levels of a part become those of the whole table."""
+    """Rows of parts in order; codes of levels of a part are mapped to those of the whole table."""
 
     def __init__(self, parts: Sequence[Part], name: str) -> None:
         self.name = name
@@ -127,13 +127,13 @@ class PartsSource:
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *parts[0].shape[1:])
         width = int(np.prod(self.shape[1:], dtype=np.int64))
-        # Pages of files that are mapped, and what becomes of them where a chunk is of two parts.
+        # Pages of mapped files, and a copy if a chunk spans two parts.
         self.buffer_bytes = 2 * default_chunk_rows(max(1, width)) * width * max(8, self.dtype.itemsize)
         self._levels = [part.columns for part in parts]
         self._codes: list[dict[int, NDArray[np.float64]]] = [{} for _ in parts]
 
     def encode(self, columns: Columns) -> None:
-        """Hand out rows as numbers and codes of these columns."""
+        """Return rows as numbers and codes of these columns from now on."""
         self.dtype = np.dtype(np.float64)
         known = {
             j: {level: code for code, level in enumerate(column.levels)}
@@ -181,7 +181,7 @@ def _frame_rows(frame: Any, name: str, options: TableOptions) -> tuple[NDArray[A
 
 
 def _columns_of(parts: Sequence[Part], names: Sequence[str] | None) -> Columns | None:
-    """What the columns of all parts hold; None where all is numbers and none is missing."""
+    """The columns of all parts; None if all values are numbers and none is missing."""
     if names is None or not any(part.columns is not None or part.missing for part in parts):
         return None
     count, columns = LevelCount("X"), []
@@ -204,7 +204,7 @@ def _columns_of(parts: Sequence[Part], names: Sequence[str] | None) -> Columns |
 
 
 def _written(values: NDArray[Any], folder: Path, stem: str) -> Path:
-    """The file of an array, which appears whole: another worker may write the same block."""
+    """Write an array to a file atomically, because another worker may write the same block."""
     path = folder / f"{stem}.npy"
     partial = folder / f"{stem}-{secrets.token_hex(4)}.partial"
     with writing_scratch(folder):

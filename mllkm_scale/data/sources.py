@@ -1,6 +1,6 @@
-"""Where rows come from: the protocol that every kind of storage stands behind, and the one for NumPy arrays.
+"""Sources of rows: the protocol for every kind of storage, and the source for NumPy arrays.
 
-A source answers for one array, of a file or in memory. It hands out rows, and nothing else.
+A source represents one array, in a file or in memory, and returns its rows.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["ArraySource", "Source", "one_line", "plain_text", "require_plain_dty
 
 
 LONGEST_TEXT = 256
-"""Characters of a label or of the name of a feature, at most."""
+"""Largest number of characters of a label or of a feature name."""
 
 
 class Source(Protocol):
     """Rows of one array.
 
-    A source can be pickled; what stands on disk is opened again on the other side. Several threads may read.
-    `close` frees the file, and the next `read` opens it again.
+    A source can be pickled; a file is opened again by the receiving process. Several threads may read. `close` frees
+    the file, and the next `read` opens it again.
     """
 
     @property
     def name(self) -> str:
-        """How messages call it, such as ``train.h5:X``."""
+        """The name for messages, such as ``train.h5:X``."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class Source(Protocol):
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory that a `read` may hold beside its result."""
+        """Memory of a `read` besides its result."""
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start` to `stop`, which the caller must not write to."""
@@ -69,23 +69,23 @@ class ArraySource:
 
 
 def require_plain_dtype(dtype: np.dtype[Any], name: str) -> None:
-    """Refuse what is neither a number nor text: compound, complex, date and object types."""
+    """Refuse types that are neither numbers nor text: compound, complex, date and object types."""
     if dtype.kind not in "fiubUST":
         raise DataError(f"{name} has type {dtype}: store plain numbers (or text for labels) instead")
 
 
-def plain_text(values: NDArray[Any], name: str, *, first_row: int = 0, longest: int = LONGEST_TEXT) -> NDArray[Any]:
-    """Text however stored (bytes, objects, variable length) as an array of str; other arrays unchanged.
+def plain_text(values: NDArray[Any], name: str, *, first_row: int = 0) -> NDArray[Any]:
+    """Text in any stored form (bytes, objects, variable length) as an array of str; other arrays unchanged.
 
-    `first_row` is the number of the first of them, and `longest` how many characters a text may have: every text of
-    an array takes the memory of its longest one.
+    `first_row` is the number of the first row. A text longer than `LONGEST_TEXT` is refused, because every entry of an
+    array takes the memory of the longest one.
     """
     if values.dtype.kind not in "SOTU":
         return values
     if values.dtype.kind == "U":
-        if values.dtype.itemsize > 4 * longest and values.size:
-            _require_short(values.ravel().tolist(), name, first_row, longest)
-            values = values.astype(f"U{longest}")
+        if values.dtype.itemsize > 4 * LONGEST_TEXT and values.size:
+            _require_short(values.ravel().tolist(), name, first_row)
+            values = values.astype(f"U{LONGEST_TEXT}")
         return values
     items = values.ravel().tolist()
     try:
@@ -97,19 +97,19 @@ def plain_text(values: NDArray[Any], name: str, *, first_row: int = 0, longest: 
             raise DataError(
                 f"{name} holds a {type(text).__name__} at row {first_row + row} (0-based): store integers, or text only"
             )
-    _require_short(texts, name, first_row, longest)
+    _require_short(texts, name, first_row)
     return np.array(texts, dtype=np.str_).reshape(values.shape)
 
 
-def _require_short(texts: list[str], name: str, first_row: int, longest: int) -> None:
+def _require_short(texts: list[str], name: str, first_row: int) -> None:
     for row, text in enumerate(texts):
-        if len(text) > longest:
+        if len(text) > LONGEST_TEXT:
             raise DataError(
                 f"{name} has a text of {len(text):,} characters at row {first_row + row} (0-based), more than"
-                f" {longest}: give the classes short names, or numbers"
+                f" {LONGEST_TEXT}: give the classes short names, or numbers"
             )
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of a library says, on one line."""
+    """The message of an error, on one line."""
     return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What a file says of the columns of its samples: names of features, and kinds and levels of the columns of a table.
+"""Stored information on the columns of samples: names of features, and kinds and levels of the columns of a table.
 
 Both are arrays in the group of the samples.
 """
@@ -20,7 +20,7 @@ FEATURE_NAMES = "feature_names"
 
 
 def stored_names(kind: Callable[[Any, str], Source], path: Location, x: str, n_features: int) -> tuple[str, ...] | None:
-    """The text of the data set `feature_names` beside x, if there is one for each feature."""
+    """The names in the data set `feature_names` beside x, if there is one for each feature."""
     group, _, _ = x.rstrip("/").rpartition("/")
     try:
         source = kind(path, f"{group}/{FEATURE_NAMES}" if group else FEATURE_NAMES)
@@ -29,12 +29,12 @@ def stored_names(kind: Callable[[Any, str], Source], path: Location, x: str, n_f
             return tuple(source.read(0, n_features).tolist()) if fits else None
         finally:
             source.close()
-    except DataError:  # there is none, or it cannot be read: the features go without names
+    except DataError:  # if it is missing or cannot be read, the features have no names
         return None
 
 
 def stored_columns(kind: Callable[[Any, str], Source], path: Location, x: str, d: int, called: str) -> Columns | None:
-    """What the arrays beside x say of its columns, if they are there; refused if they do not fit together."""
+    """The columns described by the arrays beside x, if they exist; inconsistent arrays are refused."""
     group, _, _ = x.rstrip("/").rpartition("/")
     arrays = {}
     most = dict(zip(COLUMN_ARRAYS, (d, MAX_ALL_LEVELS, d + 1), strict=True))

@@ -1,4 +1,4 @@
-"""A part of a data set as a data set of its own: some rows, as to choose a model by, or some columns in any order."""
+"""A part of a data set as a data set: some rows, or some columns in any order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ __all__ = ["picked_columns", "split", "subset"]
 class SubsetSource:
     """Rows of another source by number, in ascending order.
 
-    They are read in windows of the other source, of which one is in memory at a time: a row that is left out costs its
-    reading, but no memory.
+    They are read in windows of the other source, one at a time: rows that are left out are read, but take no memory.
     """
 
     def __init__(self, source: Source, rows: NDArray[np.int64], name: str) -> None:
@@ -72,7 +71,7 @@ class SparseSubset(SubsetSource):
 
 
 class ColumnSource:
-    """Columns of another source by number; windows of its whole rows are read, one at a time."""
+    """Columns of another source by number; windows of whole rows are read, one at a time."""
 
     def __init__(self, source: Source, columns: Sequence[int]) -> None:
         self.name = source.name
@@ -83,7 +82,7 @@ class ColumnSource:
         self.buffer_bytes = source.buffer_bytes + self._window * source.shape[1] * source.dtype.itemsize
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows `start` to `stop`, of the columns alone."""
+        """Rows `start` to `stop`, with only these columns."""
         values = np.empty((stop - start, len(self._columns)), dtype=self.dtype)
         for first in range(start, stop, self._window):
             last = min(first + self._window, stop)
@@ -96,7 +95,7 @@ class ColumnSource:
 
 
 def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
-    """The rows of these numbers, in ascending order, their labels and weights; nothing is read or copied now.
+    """The rows with these numbers, in ascending order, with labels and weights; nothing is read or copied yet.
 
     Examples
     --------
@@ -120,17 +119,17 @@ def subset(dataset: Dataset, rows: NDArray[Any], what: str = "part") -> Dataset:
 
 
 def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """The rows to train on, and a random share of each class that is held out to validate by.
+    """Training rows, and a random share of each class that is held out for validation.
 
     Parameters
     ----------
     dataset : Dataset
         With labels.
     share : float
-        Of the rows of each class that is held out, between 0 and 1. A class has at least one row on either side; one
-        that has a single row is trained on.
+        Share of the rows of each class to hold out, between 0 and 1. A class has at least one row in both parts; the
+        only row of a class is a training row.
     seed : int
-        Of the choice.
+        Seed of the choice.
 
     Examples
     --------
@@ -148,12 +147,12 @@ def split(dataset: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Datas
         rows = rng.permutation(np.flatnonzero(codes == code))
         held_out[rows[: min(len(rows) - 1, max(1, round(share * len(rows))))]] = True
     if not held_out.any():
-        raise DataError(f"{dataset.name} has one row a class, and none to hold out: give validation data of their own")
+        raise DataError(f"{dataset.name} has one row per class, and none to hold out: give separate validation data")
     return subset(dataset, np.flatnonzero(~held_out), "rows"), subset(dataset, np.flatnonzero(held_out), "other rows")
 
 
 def picked_columns(dataset: Dataset, columns: Sequence[int]) -> Dataset:
-    """The columns of these numbers in this order, with the labels; nothing is read or copied now.
+    """The columns with these numbers in this order, with the labels; nothing is read or copied yet.
 
     Examples
     --------
@@ -167,7 +166,7 @@ def picked_columns(dataset: Dataset, columns: Sequence[int]) -> Dataset:
     )
     names, held = dataset.feature_names, dataset.columns
     if names is not None:
-        picked.named([names[column] for column in columns])
+        picked.with_names([names[column] for column in columns])
     if held is not None:
         picked.with_columns(Columns(tuple(held[column] for column in columns)))
     return picked

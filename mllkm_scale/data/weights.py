@@ -1,10 +1,9 @@
-"""Weights of the rows in the loss: those that are given, times those of the classes.
+"""Weights of the rows in the loss: given weights of rows, times weights of classes.
 
     C_i = C weight_i        weight_i = sample_weight_i class_weight of y_i
 
-A row of weight zero is left out, as if it were not there. "balanced" gives every class the same sum of weights. Weights
-change the loss and what is measured by it, and nothing else: scaling, projection, scales and anchors are those of the
-rows as they are.
+A row of weight zero is left out of the data. "balanced" gives every class the same sum of weights. Weights affect only
+the loss and the measured errors: scaling, projection, gammas and anchors do not depend on them.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ __all__ = [
 ]
 
 SAMPLE_WEIGHT = "sample_weight"
-"""Name of the data set of the weights that a conversion writes."""
+"""Name of the data set of weights written by a conversion."""
 
 WEIGHT_BYTES = 48
-"""Memory that the weight of a row takes: as it is given and as it is used, its bound, and what is made of it."""
+"""Bytes per row for weights: given and used, bounds, and derived values."""
 
-_LEAST = 1e-100  # of a weight, and the inverse of the largest
+_LEAST = 1e-100  # smallest weight, and inverse of the largest one
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """The rows that have a weight, as a data set with the weights of all of its rows, if any were given.
+    """The rows of positive weight as a data set, with their weights, if any were given.
 
-    `kept` are their numbers among all `n_rows`; None if these are all.
+    `kept` are their numbers among all `n_rows`; None if all are kept.
     """
 
     dataset: Dataset
@@ -56,10 +55,10 @@ class Weighed:
 def weigh(
     dataset: Dataset, class_weight: ClassWeight = None, *, relative: bool = False, budget_bytes: int | None = None
 ) -> Weighed:
-    """A data set with the weight of every row in the loss, without the rows that have none.
+    """A data set with the weight of every row in the loss, without rows of weight zero.
 
-    Without any weights it stays as it is. With `relative`, weights count by their ratios alone: their mean becomes one.
-    They are not read if they would not fit the budget.
+    Without weights, the data set is unchanged. With `relative`, weights are divided by their mean. They are not read if
+    they do not fit the budget.
 
     Examples
     --------
@@ -95,7 +94,7 @@ def weigh(
 
 
 def require_weights(values: Array, place: Callable[[int], str]) -> Array:
-    """Weights as they are read from a file; those that are negative or not finite are refused by the place of the row.
+    """Checked weights from a file; negative and infinite weights are refused with the place of the row.
 
     >>> require_weights(np.array([1.0, -1.0]), "line {}".format)
     Traceback (most recent call last):
@@ -118,7 +117,7 @@ def _of_classes(classes: Array, codes: Array, weights: Array, given: ClassWeight
 
 
 def class_weights(classes: Array, given: ClassWeight, name: str) -> Array:
-    """The weight of each class as it is given by label; 1 for those that are not named.
+    """The weight of each class, given by label; 1 for other classes.
 
     >>> class_weights(np.array(["no", "yes"]), {"yes": 5.0}, "y").tolist()
     [1.0, 5.0]
@@ -130,13 +129,15 @@ def class_weights(classes: Array, given: ClassWeight, name: str) -> Array:
         at = [place for place, known in enumerate(classes.tolist()) if known == label or str(known) == str(label)]
         if not at:
             known = ", ".join(repr(one) for one in classes.tolist()[:10])
-            raise ParameterError(f"class_weight names {label!r}, which is no label of {name}: its classes are {known}")
+            raise ParameterError(
+                f"class_weight names {label!r}, which is not a label of {name}: its classes are {known}"
+            )
         factors[at] = float(weight)
     return factors
 
 
 def weights_in_numbers(weights: Array | None) -> dict[str, float]:
-    """What a record says of the weights of the rows; nothing where there are none."""
+    """The entry of a record about the weights of the rows; empty if there are none."""
     if weights is None:
         return {}
     return {

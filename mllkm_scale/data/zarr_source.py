@@ -1,7 +1,7 @@
 """Rows of a zarr array in a directory store, or in one that fsspec opens by a URL.
 
-A chunk that is missing on disk reads as the fill value, as zarr defines it: zarr does not store chunks that
-hold nothing else.
+A chunk that is missing on disk is read as the fill value, because zarr does not store chunks that contain only this
+value.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ZarrSource:
         return plain_text(values, self.name, first_row=start)
 
     def close(self) -> None:
-        """Forget the array; the next `read` opens it again."""
+        """Release the array; the next `read` opens it again."""
         self._array = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _open_group(path: Location, store: Any) -> zarr.Group:
         raise DataError(
             f"{path} is a zarr array, not a group: open {path.parent} with the data set {path.name!r}"
         ) from None
-    except Exception as error:  # of whatever kind: metadata may hold any JSON
+    except Exception as error:  # of any kind: metadata may contain any JSON
         raise DataError(
             f"{path} is a folder but no zarr group ({one_line(error)}): give an HDF5 file or a zarr group"
         ) from error
@@ -109,7 +109,7 @@ def _open_array(path: Location, dataset: str) -> zarr.Array[Any]:
 
 
 def _is_there(path: Location, group: zarr.Group, parts: list[str]) -> bool:
-    """Whether a group has a node, whatever its metadata are."""
+    """Whether a group has a node, even with damaged metadata."""
     if isinstance(path, URL):
         return not parts or "/".join(parts) in group
     return any((path.joinpath(*parts) / name).is_file() for name in METADATA)
@@ -118,5 +118,5 @@ def _is_there(path: Location, group: zarr.Group, parts: list[str]) -> bool:
 def _listing(group: zarr.Group) -> str:
     try:
         return ", ".join(sorted(key for key, _ in group.arrays())) or "no arrays"
-    except Exception:  # of the metadata of another array
+    except Exception:  # metadata of another array may be damaged
         return "some that cannot be read"

@@ -1,4 +1,4 @@
-"""`MLLKMClassifier`: the scikit-learn estimator, a thin coat over `train` and `OnlineLearner`."""
+"""`MLLKMClassifier`: the scikit-learn estimator, a thin layer over `train` and `OnlineLearner`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from mllkm_scale.training import TrainResult, train
 __all__ = ["MLLKMClassifier"]
 
 
-# What a machine that learns online does not have.
+# Attributes that a machine that learns online does not have.
 _OF_FIT = ("duals_", "history_", "n_iter_", "peak_bytes_", "plan_")
 
 
@@ -86,14 +86,14 @@ class MLLKMClassifier(DecidesByModel):
         When anchors are learned: weight of the squared norms of the local classifiers, times the number of rows,
         against the mean hinge loss. "auto" chooses a value from 0.1 to 128 by the error on held-out rows.
     finish : {"auto", "mkl", "none"}
-        What follows after anchors were learned. "mkl": multiple kernel learning weighs the kernels, drops those that
-        are not needed, and certifies the result. "none": the machine stays as it was learned. "auto": "mkl", unless
-        that costs too much or has a higher error on held-out rows.
+        What follows after anchors were learned. "mkl": multiple kernel learning computes the weights of the kernels,
+        drops those with zero weight, and certifies the result. "none": the learned machine is the result. "auto":
+        "mkl", unless it would take too long or has a higher error on held-out rows.
     normalize : {"trace", None}
-        Divide each kernel by its mean diagonal over the training samples; kernels that reach almost no sample are
-        left out.
+        Divide each kernel by its mean diagonal over the training samples. Kernels that are nonzero on almost no sample
+        are left out.
     local_bias : "auto" or float
-        Square of the constant component of each kernel, which makes the local classifiers affine; 0 is the paper.
+        Square of the constant component of each kernel, which makes the local classifiers affine; the paper has 0.
     scaling : {"standard", "minmax", "unit-norm", "none", "quantile", "standard+quantile", "auto"}
         Scaling of the features; part of the model. "quantile" replaces a value by the share of samples below it, and
         "standard+quantile" adds this column to the standard column of the feature. "auto" is "standard"; for learned
@@ -131,7 +131,7 @@ class MLLKMClassifier(DecidesByModel):
         the machine stays as it was learned.
     max_rounds, time_limit : int, float or None
         Limits that may end training earlier; `status_` names the limit that did, and `gap_` is the gap that was
-        reached.
+        reached. Learning is fitted to the time limit. A limit that is never reached changes no bit of the model.
     memory_budget : str, int or None
         Bound on the peak resident memory of the process, such as "1GB". None: as configured
         (`mllkm_scale.config`), or 2 GB.
@@ -143,14 +143,16 @@ class MLLKMClassifier(DecidesByModel):
     n_jobs : int or None
         Threads; -1 for one per core. The result does not depend on it. None: as configured, or -1.
     worker_timeout : float or None
-        Seconds to wait for the next result of the dask workers before training gives up. None: as configured, or 300.
+        Seconds to wait for the next result of the dask workers before training stops with an error. None: as
+        configured, or 300.
     verbose : int
         1 prints a line per round.
     preset : {None, "paper"}
-        "paper" is the paper's setting; parameters that differ from their defaults override it.
+        "paper" has the settings of the paper; parameters that differ from their defaults override it.
     max_samples, window, warm_up : int or None, int or None, int
-        For `partial_fit` only: the largest number of samples to keep, the age in samples at which a sample is gone, and
-        the number of first samples from which scaling, projection, gammas and C are computed. See `mllkm_scale.online`.
+        For `partial_fit` only: the largest number of samples to keep, the age, in samples, at which a sample is
+        forgotten, and the number of first samples from which scaling, projection, gammas and C are computed. See
+        `mllkm_scale.online`.
     categories, as_number : list of str or int, or None
         For tables: columns, by name or position, to read as categories or as numbers, whatever their type. By default,
         text and categorical columns are categories, and all others are numbers.
@@ -158,9 +160,10 @@ class MLLKMClassifier(DecidesByModel):
         Folder for the checkpoint, history, model and report of `fit`, as in `train`. Ctrl-C then stops `fit` at the
         next safe point with a KeyboardInterrupt, and the estimator has the model so far (`status_` is "interrupted").
     warm_start : bool
-        Continue the training in `run_dir`, if there is one; the result has the bits of an uninterrupted one. A larger
-        `max_rounds` or a smaller `tol` continues a training that has ended. Without a `run_dir`, continue from the last
-        `fit` of this object if data and parameters are the same, and otherwise start again.
+        Continue the training in `run_dir`, if there is one; the result is the same, bit for bit, as that of an
+        uninterrupted one. A larger `max_rounds` or a smaller `tol` continues a training run that has ended. Without a
+        `run_dir`, continue from the last `fit` of this object if data and parameters are the same, and otherwise start
+        again.
     class_weight : dict, "balanced" or None
         Weight of the rows of each class in the loss, by label; other labels have the weight one. "balanced" gives all
         classes the same sum of weights. These weights multiply the `sample_weight` of `fit`.
@@ -178,9 +181,9 @@ class MLLKMClassifier(DecidesByModel):
         alpha of every training sample, from 0 to C_i; K is 1 for two classes.
     kernel_coef_, local_coef_ : arrays (K, s, d) and (K, s)
         f_k(x) = sum_m h_m(x) (<x - c_m, kernel_coef_km> + local_coef_km), weights and factors included. There is no
-        `coef_`, because scikit-learn takes it for the weights of features; these are `feature_importances_`.
+        `coef_`, because scikit-learn interprets it as the weights of the features; `feature_importances_` has these.
     feature_importances_ : array (n_features,)
-        How much each feature moves the scores; they sum to one. See `Model.feature_importances`.
+        How much each feature contributes to the scores; they sum to one. See `Model.feature_importances`.
     C_, local_bias_ : float
         The values that "auto" stands for, or the given ones.
     primal_, dual_, gap_ : float
@@ -303,7 +306,7 @@ class MLLKMClassifier(DecidesByModel):
     def fit(
         self, X: ArrayLike | Dataset | Any, y: ArrayLike | Any = None, sample_weight: ArrayLike | Any = None
     ) -> Self:
-        """Train on arrays, or on a `Dataset` with labels; the workers of an active dask client take part.
+        """Train on arrays, or on a `Dataset` with labels; the workers of an active dask client are used.
 
         Parameters
         ----------
@@ -337,7 +340,7 @@ class MLLKMClassifier(DecidesByModel):
         return self
 
     def _kept(self, training: Callable[..., TrainResult]) -> TrainResult:
-        """A training in a folder: what it has learned is kept when Ctrl-C ends it, and `warm_start` goes on from it."""
+        """Train in a folder: Ctrl-C keeps what was learned, and `warm_start` continues from it."""
         if self.run_dir is None and self._own_folder is None:
             self._own_folder = tempfile.mkdtemp(prefix="mllkm-", dir=self.scratch_dir)
             weakref.finalize(self, shutil.rmtree, self._own_folder, ignore_errors=True)
@@ -359,7 +362,7 @@ class MLLKMClassifier(DecidesByModel):
                 raise KeyboardInterrupt(str(error)) from error
 
     def _take(self, result: TrainResult) -> None:
-        """What a training has given becomes the attributes."""
+        """Set the fitted attributes from the result of a training run."""
         self.history_ = [vars(event) for event in result.history]
         self.status_, self.plan_, self.peak_bytes_ = result.status, result.plan, result.peak_bytes
         self.duals_ = result.duals
@@ -369,7 +372,7 @@ class MLLKMClassifier(DecidesByModel):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        state.pop("_own_folder", None)  # which goes with this process
+        state.pop("_own_folder", None)  # it is removed with this process
         return state
 
     def partial_fit(
@@ -379,7 +382,7 @@ class MLLKMClassifier(DecidesByModel):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn more samples, which are forgotten by fixed rules as others arrive; see `mllkm_scale.online`.
+        """Learn more samples; fixed rules say when samples are forgotten; see `mllkm_scale.online`.
 
         The first call starts a new machine, also after `fit`. Every sample counts as a new one.
 
@@ -418,7 +421,7 @@ class MLLKMClassifier(DecidesByModel):
         if learner is None:
             classes = getattr(self, "classes_", None) if classes is None else classes
             if classes is None:
-                raise ParameterError("classes=None: name all labels that can come in the first call of partial_fit")
+                raise ParameterError("classes=None: give all possible labels in the first call of partial_fit")
             online = OnlineParams(self.max_samples, self.window, self.warm_up)
             params = resolve(self.preset, **self.training_parameters())
             learner = OnlineLearner(params, online, classes, held_bytes=SKLEARN_BYTES)

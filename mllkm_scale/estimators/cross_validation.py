@@ -1,7 +1,7 @@
-"""`MLLKMClassifierCV`: the size of the machine by cross-validation, as scikit-learn has it.
+"""`MLLKMClassifierCV`: the size of the machine is chosen by cross-validation, as in scikit-learn.
 
-Each fold trains a path on its part and measures it on the rest; the path on all samples gives the models. A model is
-chosen by the mean error of its fellows in the folds, within the limits that it keeps itself.
+A path is trained on the training part of each fold, and its errors are measured on the rest. A path on all samples
+gives the models. The model with the lowest mean error over the folds is chosen, among the models that keep the limits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
     Parameters
     ----------
     estimator : MLLKMClassifier, optional
-        Its parameters are those of all machines; the default ones if None.
+        All machines have its parameters; None for the default ones.
     Cs : sequence of float, optional
         Values of C to choose from. If neither this nor `kernel_counts` is given: seven around the automatic one.
     kernel_counts : sequence of int, optional
@@ -48,9 +48,10 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
     cv : int, splitter or iterable
         Folds, as in scikit-learn; an int is the number of folds of a StratifiedKFold.
     choose : {"best", "knee"}
-        The model of least error, or the one beyond which accuracy becomes expensive.
+        The model with the lowest error, or the one beyond which accuracy becomes expensive.
     below : str or sequence of str, optional
-        Limits that the model must keep: "20us" a row (in a batch, on one thread of this machine), "100kB" of file.
+        Limits that the model must keep: "20us" per row (in a batch, on one thread of this machine), or "100kB" for the
+        file.
 
     Attributes
     ----------
@@ -93,7 +94,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
         self.below = below
 
     def fit(self, X: ArrayLike | Dataset, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train the paths of the folds and that of all samples, and choose; on the workers of an active dask client.
+        """Train the paths of the folds and of all samples, on the workers of an active dask client, and choose a model.
 
         Parameters
         ----------
@@ -166,7 +167,7 @@ class MLLKMClassifierCV(MetaEstimatorMixin, DecidesByModel):
 
 
 def _calibration(held: Sequence[tuple[Model, Array]], dataset: Dataset, codes: Array) -> Calibration | None:
-    """By the scores of the rows of each fold, by the model that was trained on the others."""
+    """Calibration by the scores of the rows of each fold, from the model that was trained on the other folds."""
     rows = [np.unique(numbers) for _, numbers in held]  # in the order in which `subset` has them
     scores = [
         np.concatenate([f for _, f in model.decision_chunks(subset(dataset, numbers))])

@@ -1,4 +1,4 @@
-"""What every scikit-learn estimator of the package does with its model: decide on rows, and show itself."""
+"""Base class of the scikit-learn estimators: prediction with the fitted model, and its display."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -36,11 +37,11 @@ __all__ = [
 
 
 SKLEARN_BYTES = 160_000_000
-"""scikit-learn, and pandas, which it loads where that is installed: 110 MB, or as much as this where they were just
-installed, for more of their pages are mapped then. A training without them needs less."""
+"""Memory of scikit-learn, and of pandas, which it loads if it is installed: up to 110 MB, because more pages are mapped
+just after an installation. A training run without them needs less."""
 
 SKLEARN_ALONE_BYTES = 70_000_000
-"""scikit-learn where pandas is counted already."""
+"""Memory of scikit-learn if pandas is already counted."""
 
 
 class OfModel:
@@ -66,8 +67,8 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike | Dataset) -> Array:
         """f(x): (n,) for two classes, positive for `classes_[1]`; (n, K) for more.
 
-        A Dataset is read chunk by chunk. Of a collection of dask or xarray the result is one, too, which is not yet
-        computed: of a DataFrame a Series or DataFrame with its index.
+        A Dataset is read chunk by chunk. For a collection of dask or xarray, the result is a collection, too, and not
+        yet computed: for a DataFrame it is a Series or DataFrame with the same index.
         """
         check_is_fitted(self)
         if is_collection(X):
@@ -77,7 +78,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         return self.model_.decision_function(self._rows(X), n_jobs=self._threads())
 
     def predict(self, X: ArrayLike | Dataset) -> Array:
-        """Label of each row; of a Dataset or a collection as `decision_function`."""
+        """Label of each row; for a Dataset or a collection as in `decision_function`."""
         check_is_fitted(self)
         if is_collection(X):
             return self._of_collection(X).predict(X)
@@ -120,7 +121,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         out : path
             The file.
         X, y : test rows and their labels, or a Dataset, optional
-            What the machine is measured on: confusion matrix, curves, calibration, and a few rows explained.
+            Rows for the evaluation: confusion matrix, curves, calibration, and explanations of a few rows.
         image_shape : text or sequence of int, optional
             "28x28" or (28, 28) if a row is an image.
         all_shapes : bool
@@ -135,7 +136,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         >>> machine = MLLKMClassifier(n_jobs=1).fit(X[::2], y[::2])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     page = machine.report(f"{folder}/page.html", X[1::2], y[1::2]).read_text()
-        >>> "On the test rows" in page
+        >>> "Results on the test rows" in page
         True
         """
         from mllkm_scale.report.page import write_model_report
@@ -174,18 +175,27 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         return tags
 
     def _html_repr(self) -> str:
-        """The page of a notebook: scikit-learn's diagram, and once fitted what was learned."""
-        diagram: str = super()._html_repr()
+        """HTML for a notebook: scikit-learn's diagram and, once fitted, a summary."""
+        diagram: str = estimator_html_repr(self)
         if not self.__sklearn_is_fitted__():
             return diagram
         return diagram + fitted_html(f"{type(self).__name__}, fitted", self._facts())
 
+    # scikit-learn 1.6 asks for these two, and not for `_html_repr`.
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return bundle | ({"text/html": self._html_repr()} if "text/html" in bundle else {})
+
     def _facts(self) -> dict[str, str]:
-        """What the page says of the fitted machine."""
+        """The summary of the fitted machine."""
         return fitted_facts(self)
 
     def _training_data(self, X: ArrayLike | Dataset, y: ArrayLike | None) -> Dataset:
-        """What `fit` was given, checked as scikit-learn does; a Dataset checks itself."""
+        """The data given to `fit`, checked as in scikit-learn; a Dataset checks itself."""
         if isinstance(X, Dataset):
             self.n_features_in_ = X.n_features
             return X
@@ -202,7 +212,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         return Dataset.from_arrays(rows, labels, feature_names=getattr(self, "feature_names_in_", None))
 
     def _training_collection(self, X: Any, y: Any) -> Collection:
-        """A collection of dask or xarray that `fit` was given, whose width and names are noted; nothing is computed."""
+        """The collection of dask or xarray given to `fit`; its width and names are stored, and nothing is computed."""
         if y is None:
             raise ParameterError("y=None: requires y to be passed, but the target y is None: give a label for each row")
         collection = Collection.of(X, y).with_options(TableOptions(**self._table_options()))
@@ -210,7 +220,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         return collection
 
     def _refuse_collection(self, X: Any) -> None:
-        """Where rows have to be in memory: what is larger must not get there unnoticed."""
+        """Refuse a collection where rows must be in memory: it may be larger than memory."""
         if is_collection(X):
             raise DataError(
                 "X is a collection of dask or xarray, which only fit of MLLKMClassifier takes: compute it, or store it"
@@ -218,7 +228,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
             )
 
     def _of_collection(self, X: Any) -> Model:
-        """The model, once the names and the number of columns are known to be those of `fit`, as scikit-learn asks."""
+        """The model, after checking that names and number of columns are those of `fit`, as scikit-learn requires."""
         validate_data(self, Collection.of(X).sample(), reset=False, skip_check_array=True)
         return self.model_
 
@@ -230,11 +240,11 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
         return bool(self._table_options()) or (is_frame(X) and needs_encoding(X))
 
     def _table_options(self) -> dict[str, Any]:
-        """Which columns the estimator names as categories or numbers; only those that are given."""
+        """The columns that the estimator names as categories or numbers, if any."""
         return {}
 
     def _table_data(self, X: Any, y: ArrayLike | None) -> Dataset:
-        """A table and its labels, whose names are checked as scikit-learn does; its values are when they are read."""
+        """A table and its labels. Names are checked here, as in scikit-learn; values are checked when they are read."""
         table = X if is_frame(X) else values_table(np.asarray(X, dtype=object))
         validate_data(self, X if is_frame(X) else np.asarray(X, dtype=object), skip_check_array=True)
         if y is None:
@@ -254,7 +264,7 @@ class DecidesByModel(ClassifierMixin, BaseEstimator):
 
 
 def require_names(X: Any) -> None:
-    """Refuse a DataFrame with two columns of one name, whatever library checks it next."""
+    """Refuse a DataFrame with two columns of the same name."""
     names = [str(name) for name in X.columns] if hasattr(X, "iloc") and is_frame(X) else []
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -262,19 +272,19 @@ def require_names(X: Any) -> None:
 
 
 def require_labels(y: Any) -> None:
-    """Refuse missing labels among objects by their row."""
+    """Refuse missing labels among objects; the message names the row."""
     labels = np.asarray(y)
     for row, label in enumerate(labels.tolist() if labels.ndim == 1 and labels.dtype.kind == "O" else ()):
         try:
             missing = label is None or bool(label != label)
-        except TypeError:  # the missing value of pandas, which is neither
+        except TypeError:  # pandas.NA is neither true nor false
             missing = True
         if missing:
             raise DataError(f"y has a missing label at row {row} (0-based): label it, or leave out its row")
 
 
 def _with_remedy(error: ValueError, X: Any) -> ValueError:
-    """The error of scikit-learn's check; where a table could be trained on, one that says so."""
+    """The error of scikit-learn's check, or one that suggests a DataFrame if that would work."""
     table = "or give a DataFrame, whose text becomes categories and whose missing values are filled and marked"
     if "could not convert string" in str(error):
         return DataError(f"X has text ({error}): name its columns with categories=[...], {table}")

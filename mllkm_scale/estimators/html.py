@@ -1,4 +1,4 @@
-"""A fitted estimator as a notebook shows it: below scikit-learn's diagram, what was learned and proved."""
+"""HTML of a fitted estimator for notebooks: a summary below scikit-learn's diagram."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _STYLE = (
 
 
 def fitted_facts(estimator: DecidesByModel) -> dict[str, str]:
-    """What was learned, by name; tables of component-wise models are not made for it."""
+    """The summary by name; it does not compile tables for component-wise models."""
     try:
         model = estimator.model_
-    except MLLKMError as error:  # of a stream that has only begun
+    except MLLKMError as error:  # a stream before the end of its warm-up
         return {"no model yet": str(error)}
     record = model.certificate
     multiply_adds, bumps = direct_cost(model)

@@ -1,4 +1,4 @@
-"""Taking a trained machine elsewhere: as ONNX, as a C header of floats or integers, or as plain arrays."""
+"""Export of a trained machine: as ONNX, as a C header of floats or integers, or as plain arrays."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The functions of the C header: a row is prepared, its scores are added up, the largest decides.
+"""The functions of the C header: prepare a row, add up its scores, and choose the largest one.
 
-Everything is C99 that is C++ too; the sizes are macros, so that every array on the stack has a fixed size. Indices are
-`long`, as `int` may have 16 bits. Many terms are added up in blocks, or with the part that rounding takes away added
-again (Kahan's sum): most of the error of plain float sums comes from the projection of many features, and from the sum
-over the kernels.
+The code is valid C99 and C++. Sizes are macros, so that every array on the stack has a fixed size. Indices are `long`,
+because `int` may have 16 bits. Many terms are added up in blocks, or by Kahan's compensated sum: most of the error of
+plain float sums comes from the projection of many features, and from the sum over the kernels.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from mllkm_scale.model.calibration import TEMPERATURE, Calibration
 __all__ = ["functions", "probabilities"]
 
 _HEAD = """\
-/* The name of class i, which mllkm_predict returns the number of; an empty text for numbers of no class. */
+/* The name of class i, a number as returned by mllkm_predict; an empty text for other numbers. */
 static inline const char *mllkm_class_name(int i)
 {
     return i >= 0 && i < MLLKM_N_CLASSES ? mllkm_classes[i] : "";
 }
 
-/* Adds a term to a sum and keeps what rounding takes away, for the next one. */
+/* Adds a term to a sum, and keeps the rounding error for the next term. */
 static inline void mllkm_plus(float *sum, float *lost, float term)
 {
     const float rest = term - *lost, grown = *sum + rest;
@@ -58,7 +57,7 @@ static inline float mllkm_level(long j, float v)
 """
 
 _PREPARE = """
-/* The row as the kernels see it: scaled, projected, measured from the centre of the machine. */
+/* The prepared row: scaled, projected, relative to the centre of the machine. */
 static inline void mllkm_prepare(const float *x, float *z)
 {
 """
@@ -104,8 +103,8 @@ _PROJECTION = """\
 """
 
 _SCORES = """
-/* The scores of a row: one for two classes, positive for the second; otherwise one per class, the largest decides.
-   All are NaN where the row holds NaN or infinity, or values too large to compute with. */
+/* The scores of a row: one for two classes, positive for the second; otherwise one per class, and the largest wins.
+   All are NaN if the row has NaN, infinity or values that are too large. */
 static inline void mllkm_scores(const float *x, float *scores)
 {
     float z[MLLKM_DIM], lost[MLLKM_N_SCORES];
@@ -122,7 +121,7 @@ static inline void mllkm_scores(const float *x, float *scores)
     mllkm_add(z, scores, lost);
 }
 
-/* The number of the class of a row, from 0; -1 where the scores are NaN. */
+/* The number of the class of a row, from 0; -1 if the scores are NaN. */
 static inline int mllkm_predict(const float *x)
 {
     float scores[MLLKM_N_SCORES];
@@ -196,7 +195,7 @@ static inline void mllkm_add(const float *z, float *scores, float *lost)
 """
 
 _TABLES = """
-/* sum over l of f_l(z_l), each by the polynomial of the cell that z_l is in; beyond the cells of a feature f_l is 0 */
+/* sum over l of f_l(z_l), each by the polynomial of the cell of z_l; beyond the cells of a feature f_l is 0 */
 static inline void mllkm_add(const float *z, float *scores, float *lost)
 {
     long l, k;
@@ -223,7 +222,7 @@ static inline void mllkm_add(const float *z, float *scores, float *lost)
 
 
 _PROBABILITIES = """
-/* The probability of each class; all are NaN where the scores are. */
+/* The probability of each class; all are NaN if the scores are. */
 static inline void mllkm_probabilities(const float *x, float *p)
 {
     mllkm_scores(x, p);

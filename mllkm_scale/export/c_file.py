@@ -38,10 +38,10 @@ def export_c(
 ) -> ExportSummary:
     """Write a model as one C header, which compiles as C99 and as C++.
 
-    It has float32 tables that are constant, takes raw features as float, computes in float, allocates nothing, writes
-    no global variable, and calls expf, sqrtf and fabsf of math.h at most. That of a model that was trained on a table
-    has a function that makes features of a row of numbers and codes, and one that gives the code of a text by strcmp.
-    Its first comment says how many bytes of constants and of stack it needs.
+    It has constant float32 tables, takes raw features as float, computes in float, allocates no memory, writes no
+    global variable, and calls at most expf, sqrtf and fabsf of math.h. The header of a model that was trained on a
+    table also has a function that makes features from a row of numbers and codes, and one that returns the code of a
+    text by strcmp. Its first comment states the bytes of constants and of stack.
 
     Parameters
     ----------
@@ -49,19 +49,20 @@ def export_c(
     path : path
         A name that ends with ``.h``.
     prefix : str
-        What the names of functions begin with, and in capitals those of macros.
+        Prefix of the names of functions and, in capitals, of macros.
     form : {"auto", "tables", "direct"}
-        Component-wise machines: by tables where they can be made, by tables or not at all, or kernel by kernel, which
-        is slower and often smaller.
+        Component-wise machines: tables if possible, tables or an error, or kernel by kernel, which is slower and often
+        smaller.
     deviation : float, optional
-        How far tables may be off; 1e-6 by default. More makes those of exponential and gaussian maps smaller.
+        Largest error of tables; 1e-6 by default. A larger value gives smaller tables for exponential and gaussian maps.
     overwrite : bool
-        Replace a file that exists.
+        Replace an existing file.
 
     Raises
     ------
     ParameterError
-        If the name is not that of a free header, the prefix is no name in C, or single precision cannot hold the model.
+        If the name does not end with .h or is taken, the prefix is not a C name, or single precision cannot represent
+        the model.
     ScratchError
         If the file cannot be written.
 
@@ -146,7 +147,7 @@ def _calibration_constants(model: Model) -> dict[str, np.ndarray]:
 
 
 def _whole(numbers: np.ndarray) -> np.ndarray:
-    """Numbers from 0 in the shortest type of C that holds them."""
+    """Non-negative integers in the shortest sufficient type of C."""
     return numbers.astype(np.uint16 if numbers.max() < 2**16 else np.int64)
 
 
@@ -170,24 +171,24 @@ def _class_names(model: Model) -> str:
 
 
 def require_prefix(prefix: str) -> None:
-    """Refuse what cannot begin names in C."""
+    """Refuse a prefix that cannot begin names in C."""
     if _PREFIX.fullmatch(prefix) is None:
         raise ParameterError(f"prefix={prefix!r} cannot begin names in C: use up to 31 letters, digits and _")
 
 
 def named(code: str, prefix: str) -> str:
-    """Code whose names begin with mllkm and MLLKM, with another prefix."""
+    """Code with another prefix instead of mllkm and MLLKM."""
     return code.replace("mllkm_", f"{prefix}_").replace("MLLKM_", f"{prefix.upper()}_")
 
 
 def _stack_bytes(layout: Layout, cells: TableLayout | None) -> int:
-    """The row as prepared and a part of it, the scores, what rounding took from them, and those of one kernel."""
+    """Bytes of the prepared row and a part of it, the scores, their rounding errors, and the scores of one kernel."""
     rows, scores = (1 if layout.preparation.matrix is None else 2), (2 if cells is not None else 3)
     return 4 * (rows * layout.n_features + scores * layout.n_scores)
 
 
 def about_training(model: Model) -> list[str]:
-    """Lines of the comment about where the machine comes from."""
+    """Lines of the comment about the training of the machine."""
     record = model.certificate
     proof = f"gap {record.gap:.3g} over {record.n_open} candidate kernels, {record.status}"
     said = proof if math.isfinite(record.gap) else f"{record.status}, no gap is proved"
@@ -195,14 +196,14 @@ def about_training(model: Model) -> list[str]:
 
 
 def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) -> list[str]:
-    """The first comment: what the machine is, how it is called, and what it needs."""
+    """The first comment: a description of the machine, its functions and its memory."""
     macro, kind = prefix.upper(), "component-wise" if layout.componentwise else "global"
-    by = f"tables, off by at most {summary.deviation:.1e}" if summary.form == "tables" else "kernels"
+    by = f"tables, with an error of at most {summary.deviation:.1e}" if summary.form == "tables" else "kernels"
     return [
         f"A trained classifier, written by mllkm-scale {__version__}.",
         "",
         f"  int {prefix}_predict(const float *x);",
-        "      the number of the class of a row, from 0; -1 where the row is not finite",
+        "      the number of the class of a row, from 0; -1 if the row is not finite",
         f"  void {prefix}_scores(const float *x, float *scores);",
         f"      {macro}_N_SCORES decision values of a row",
         *(
@@ -216,8 +217,8 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
         f"  const char *{prefix}_class_name(int i);",
         "      the name of a class, in UTF-8",
         "",
-        f"x holds {macro}_N_FEATURES raw features. C99 or C++; do not compile with -ffast-math, which assumes that no",
-        "value is NaN. Nothing is allocated and no global variable is written: functions may run in several threads.",
+        f"x has {macro}_N_FEATURES raw features. C99 or C++; do not compile with -ffast-math, which assumes that no",
+        "value is NaN. No memory is allocated and no global variable is written: functions are thread-safe.",
         "",
         *([] if model.encoding is None else about_encoding(model.encoding, prefix)),
         f"constants   {format_bytes(summary.constant_bytes)}",
@@ -229,7 +230,7 @@ def _about(model: Model, layout: Layout, summary: ExportSummary, prefix: str) ->
 
 
 def _feature_names(model: Model) -> list[str]:
-    """The order of x by name, as strings of C, which hold no line break and nothing but ASCII."""
+    """The order of x by name, as C strings, which have only ASCII and no line breaks."""
     if model.feature_names is None:
         return []
     return ["", "x by its names:", *(f"  x[{i}]  {c_string(name)}" for i, name in enumerate(model.feature_names))]

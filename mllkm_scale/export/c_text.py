@@ -1,4 +1,4 @@
-"""C as text: numbers that read back as the same bits, tables, and strings of any label."""
+"""C source as text: exact numbers, tables, and strings of any label."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9 .,;:+\-=%()\[\]<>_*/#&'\"]")
 
 
 def c_float(value: float) -> str:
-    """A float constant that reads back as the same bits, of a number that single precision holds.
+    """A float constant with exactly the bits of a number in single precision.
 
     >>> c_float(float(np.float32(0.1))), c_float(2.0), c_float(2.0**-100)
     ('0.100000001f', '2.0f', '7.88860905e-31f')
@@ -25,7 +25,7 @@ def c_float(value: float) -> str:
 
 
 def c_table(name: str, values: NDArray[Any], kind: str | None = None, attribute: str = "") -> str:
-    """A constant table, all axes one after another; C knows no table without entries, so that there is always one."""
+    """A constant table, flattened; it has at least one entry, because C has no empty tables."""
     kind = kind or {"f": "float", "u": "unsigned short", "i": "long"}[values.dtype.kind]
     word = c_float if kind == "float" else str
     flat = values.ravel() if values.size else np.zeros(1, values.dtype)
@@ -35,7 +35,7 @@ def c_table(name: str, values: NDArray[Any], kind: str | None = None, attribute:
 
 
 def c_string(text: str) -> str:
-    """A string constant of any text, as UTF-8; nothing in it can be taken for an escape or a trigraph.
+    """A string constant of any text, in UTF-8, without accidental escapes or trigraphs.
 
     >>> print(c_string('say "é"'))
     "say \\"\\303\\251\\""
@@ -46,9 +46,9 @@ def c_string(text: str) -> str:
 
 
 def c_comment(lines: list[str]) -> str:
-    """A comment of these lines, in which only letters, digits and harmless signs are left.
+    """A comment of these lines, with only letters, digits and harmless characters.
 
-    No backslash or trigraph can join two lines, and nothing that is left can begin a comment or end this one.
+    No backslash or trigraph can join two lines, and the text cannot begin a comment or end this one.
 
     >>> print(c_comment(["status *\\\\", "/ int injected; ??/"]), end="")
     /*

@@ -1,4 +1,4 @@
-"""The encoding of a table in exports: as a graph of ONNX, as C, and in the description beside an NPZ file.
+"""The encoding of a table in exports: as an ONNX graph, as C, and in the description of an NPZ file.
 
 ONNX   has an input for each column of the table, text for categories and numbers for the rest, and encodes them
 C      has a function that encodes a row of numbers and codes, and one that gives the code of a text
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mllkm_scale.data.tables.coding import MISSING
+from mllkm_scale.data.tables.cells import MISSING
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, DATE
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.export.c_text import c_string, c_table
@@ -22,7 +22,7 @@ __all__ = ["about_encoding", "c_encoding", "encoding_record", "onnx_inputs"]
 
 
 def input_names(encoding: Encoding) -> list[str]:
-    """What the inputs of a graph are called: as the columns, where these have names of their own."""
+    """Names of the inputs of a graph: those of the columns, if they are unique."""
     names = [column.name for column in encoding.columns.columns]
     taken = {"label", "scores", "features"}
     own = len(set(names)) == len(names) and all(name and name not in taken for name in names)
@@ -30,13 +30,13 @@ def input_names(encoding: Encoding) -> list[str]:
 
 
 def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]]) -> tuple[str, list[Any]]:
-    """The features (rows, p) of a table, in the type in which the graph computes, and the inputs (rows, 1) of it."""
+    """The features (rows, p) of a table, in the type of the graph, and its inputs (rows, 1)."""
     helper, types = graph.onnx.helper, graph.onnx.TensorProto
     number = helper.np_dtype_to_tensor_dtype(np.dtype(given))
     parts, inputs = [], []
     for j, (name, column) in enumerate(zip(input_names(encoding), encoding.columns.columns, strict=True)):
         if not encoding.widths[j]:
-            continue  # it tells nothing, and has no input
+            continue  # without information, and so without an input
         kind = types.STRING if column.kind == CATEGORY else number
         inputs.append(helper.make_tensor_value_info(name, kind, ["rows", 1]))
         table = encoding.tables[j]
@@ -60,7 +60,7 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
             if encoding.marked[j]:
                 parts.append(graph.cast(missing_value, graph.real))
             if table is not None:
-                # The step is the number of edges that the value has reached; no edge is reached by NaN.
+                # The step is the number of edges not above the value; NaN is above none.
                 reached = graph("GreaterOrEqual", value, np.asarray(encoding.edges[j], graph.real)[np.newaxis])
                 step = graph.sum(graph.cast(reached, np.int64), 1, keep=True)
                 step = graph("Where", missing_value, np.array(len(table) - 1), step)
@@ -70,7 +70,7 @@ def onnx_inputs(graph: Graph, encoding: Encoding, given: type[np.floating[Any]])
 
 
 def c_encoding(encoding: Encoding) -> str:
-    """Tables and functions of C that encode a row, whose names begin with mllkm_."""
+    """C tables and functions that encode a row, with names that begin with mllkm_."""
     columns = encoding.columns.columns
     counts = np.array([len(column.levels) if column.kind == CATEGORY else -1 for column in columns], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(np.maximum(counts, 0))])[:-1].astype(np.int64)
@@ -156,12 +156,12 @@ def about_encoding(encoding: Encoding, prefix: str) -> list[str]:
 
 
 def _harmless(text: str) -> str:
-    """A text for a comment: what is no plain ASCII, or could end a comment with what follows, is shown as _."""
+    """A text for a comment: characters that are not plain ASCII, or could end the comment, become _."""
     return "".join(sign if sign.isascii() and sign.isprintable() and sign not in "\\?*/" else "_" for sign in text)
 
 
 def encoding_record(encoding: Encoding) -> dict[str, Any]:
-    """What the description beside an NPZ file says of the encoding."""
+    """The entry about the encoding in the description of an NPZ file."""
     notes = {CATEGORY: "text", BOOLEAN: "0 or 1", DATE: "days since 1970-01-01"}
     columns = []
     for j, column in enumerate(encoding.columns.columns):

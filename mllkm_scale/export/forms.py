@@ -1,6 +1,6 @@
-"""In which form a machine is exported: kernel by kernel, or by the tables of a component-wise machine.
+"""The form of an exported machine: kernel by kernel, or by the tables of a component-wise machine.
 
-The names of forms and precisions are here, apart from all that is slow to load.
+The names of forms and precisions are here, without slow imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def require_exportable(model: Model) -> None:
-    """Refuse a model whose rows are reduced first, which no format of an export describes."""
+    """Refuse a model with a reduction, which no export format supports."""
     if model.reduction is not None:
         raise ParameterError(
             f"the model makes {model.reduction.n_features} features of {model.reduction.n_columns:,} columns, which no"
@@ -33,8 +33,8 @@ def require_exportable(model: Model) -> None:
 def find_tables(model: Model, form: FormName = "auto", deviation: float | None = None) -> AdditiveModel | None:
     """The tables to export, or None for kernel by kernel.
 
-    ``"auto"`` is tables wherever these can be made, also for machines so small that Python evaluates them directly.
-    `deviation` is how far they may be off, by default as far as those of Python.
+    ``"auto"`` means tables whenever they can be made, also for small machines that Python evaluates directly.
+    `deviation` is their largest error, by default that of the tables in Python.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The machine in numbers that single precision holds well: measured from its own centre, in units of its own spread.
+"""The machine in numbers that suit single precision: relative to its own centre, in units of its own spread.
 
     z' = (z - origin) / unit = matrix (v - centre) + shift,      v = x, or x / |x| for unit-norm
 
@@ -8,9 +8,9 @@ or, of columns c(j) of v, some of which are mapped by quantiles:
 
     f_k = sum_m h(|z' - c'_m|; gamma'_m) (<z' - c'_m, slope_mk> + level_mk)
 
-origin is the mean of the anchors and unit a power of two near their spread, so that neither large units of the data nor
-values far from zero cost digits. Scaling, projection and whitening are one matrix; `centre` is a float32 number, so
-that v - centre is as good as exact, and what that rounds away is in `shift`.
+origin is the mean of the anchors, and unit is a power of two near their spread, so that large units of the data and
+values far from zero do not cost digits. Scaling, projection and whitening are one matrix. `centre` is a float32 number,
+so v - centre is almost exact; the rounding of the centre is in `shift`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.preparation.quantiles import Quantiles
 from mllkm_scale.data.preparation.scaling import Scaling
+from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
 from mllkm_scale.model.model import Model
 
@@ -42,10 +43,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Preparation:
-    """From a raw row to z'; `factors` (d,) stand in for the diagonal of a matrix where there is no projection.
+    """The map from a raw row to z'; `factors` (d,) replace the matrix if there is no projection.
 
-    It has p columns: the features of a row, or those that `columns` names. `knots` are measured from the centre of
-    their column, and their levels from a usual one.
+    It has p columns: the features of a row, or those in `columns`. `knots` are relative to the centre of their column,
+    and their levels to a typical one.
     """
 
     unit_norm: bool
@@ -65,7 +66,7 @@ class Preparation:
 class Layout:
     """A machine with s kernels over d features for K scores, in z'.
 
-    For component-wise kernels `levels` are those of a single feature: a kernel's constant is the mean of its bumps.
+    For component-wise kernels, `levels` are per feature: the constant of a kernel is the mean of its bumps.
     """
 
     map: MapName
@@ -95,7 +96,7 @@ class Layout:
 class TableLayout:
     """Tables of a component-wise machine in z': cell j of feature l is from edges[j + l] to edges[j + l + 1].
 
-    The cells of feature l are starts[l] to starts[l + 1]; outside of its edges a function is zero.
+    The cells of feature l are starts[l] to starts[l + 1]; outside the edges, a function is zero.
     """
 
     starts: NDArray[np.int64]  # (d + 1,)
@@ -127,6 +128,13 @@ def machine_layout(model: Model) -> Layout:
     origin = model.anchors.mean(axis=0)
     unit = _unit(model.anchors - origin, componentwise)
     levels = model.local_coef.T / (model.anchors.shape[1] if componentwise else 1)
+    with np.errstate(over="ignore"):
+        gammas, slopes = model.gammas * (unit if plain else unit**2), model.coef.transpose(1, 0, 2) * unit
+    if not (np.isfinite(gammas).all() and np.isfinite(slopes).all()):
+        raise ParameterError(
+            f"the gammas or the coefficients of the model, in units of {unit:.2g}, are beyond double precision:"
+            " train with scaling='standard'"
+        )
     return Layout(
         map=model.family.map,
         componentwise=componentwise,
@@ -134,14 +142,14 @@ def machine_layout(model: Model) -> Layout:
         origin=origin,
         unit=unit,
         anchors=(model.anchors - origin) / unit,
-        gammas=model.gammas * (unit if plain else unit**2),
-        slopes=np.ascontiguousarray(model.coef.transpose(1, 0, 2)) * unit,
+        gammas=gammas,
+        slopes=np.ascontiguousarray(slopes),
         levels=np.ascontiguousarray(levels),
     )
 
 
 def table_layout(tables: AdditiveModel, layout: Layout) -> TableLayout:
-    """The tables of a model in z', without the cells of zeros at either end of a feature."""
+    """The tables of a model in z', without the zero cells at both ends of a feature."""
     firsts = np.append(np.flatnonzero(np.isneginf(tables.edges)), tables.cells)
     counts = np.maximum(np.diff(firsts) - 2, 0)
     origins = np.repeat(layout.origin, np.diff(firsts))
@@ -156,13 +164,13 @@ def table_layout(tables: AdditiveModel, layout: Layout) -> TableLayout:
 
 
 def _unit(offsets: Array, componentwise: bool) -> float:
-    """The power of two that is nearest to the usual distance from the origin; 1 where there is none."""
+    """The power of two nearest to the typical distance from the origin; 1 if there is none."""
     largest = float(np.abs(offsets).max())
     if largest == 0.0:
         return 1.0
     squares = np.square(offsets / largest)
     spread = largest * np.sqrt(squares.mean() if componentwise else squares.sum(axis=1).mean())
-    # Beyond these, gamma times the square of the unit would leave double precision.
+    # Beyond these limits, gamma times the square of the unit would exceed double precision.
     return float(2.0 ** np.clip(np.round(np.log2(spread)), -250, 250))
 
 
@@ -172,7 +180,7 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
         middle = scaling.offset + (origin if projection is None else projection.mean) / scaling.factor
         middle = np.where(np.isfinite(middle), middle, scaling.offset)
     centre = _single(middle)
-    # What the scaling makes of the centre, measured from where the next step measures.
+    # The scaled centre, relative to the reference of the next step.
     moved = (centre - scaling.offset) * scaling.factor
     unit_norm = scaling.kind == "unit-norm"
     centre, knots = _centred_knots(scaling, centre)
@@ -186,7 +194,8 @@ def _preparation(preprocessor: Preprocessor, origin: Array, unit: float) -> Prep
 
 
 def _centred_knots(scaling: Scaling, centre: Array) -> tuple[Array, Quantiles | None]:
-    """The centres of all columns, and knots less them. For a quantile column the given centre is one of its levels."""
+    """The centres of all columns, and knots relative to them. The given centre of a quantile column is one of its
+    levels."""
     if scaling.quantiles is None:
         return centre, None
     quantiles, centre, level = scaling.quantiles, centre.copy(), centre
@@ -198,7 +207,7 @@ def _centred_knots(scaling: Scaling, centre: Array) -> tuple[Array, Quantiles | 
 
 
 def _single(values: Array) -> Array:
-    """The nearest numbers of single precision, where it reaches so far."""
+    """The nearest numbers in single precision, if they are in its range."""
     with np.errstate(over="ignore"):
         single = np.asarray(values).astype(np.float32).astype(np.float64)
     return np.where(np.isfinite(single), single, values)

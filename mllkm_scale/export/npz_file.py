@@ -1,8 +1,8 @@
 """A model as plain arrays and a description: FILE.npz and FILE.json, for any language that reads NPY and JSON.
 
-Rows to check a reader with come along: raw rows on and between the anchors, one far away, and one of zeros. A model
-does not hold the samples it was trained on, but anchors can be taken back to raw features: exactly without a
-projection, with one to a row that is projected onto the anchor, and otherwise to a row near it.
+The files include test rows for readers: raw rows on and between the anchors, one far away, and one of zeros. A model
+does not have its training samples, but anchors can be converted back to raw features: exactly without a projection, to
+a row that is projected to the anchor, or to a row near it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["export_npz", "probe_rows"]
 
-_FAR = 3.0  # times as far from the first anchor as the last one
+_ANCHORS = 3  # whose rows are test vectors
+_FAR = 3.0  # times the distance between the first and the last anchor
 Named = dict[str, tuple[Array, str]]  # array and meaning
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that an archive can hold: equal models give equal files
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of an archive: equal models give equal files
 
 
-def probe_rows(model: Model, n_anchors: int = 3) -> Array:
-    """Raw rows (n, n_features_in) that float32 holds exactly, so that every target can be given the same.
+def probe_rows(model: Model) -> Array:
+    """Raw rows (n, n_features_in) that are exact in float32, so that every target gets the same values.
 
     Examples
     --------
@@ -44,7 +45,7 @@ def probe_rows(model: Model, n_anchors: int = 3) -> Array:
     >>> rows.shape[1], bool((rows == rows.astype(np.float32)).all())
     (2, True)
     """
-    picked = np.unique(np.linspace(0, model.n_kernels - 1, n_anchors).astype(int))
+    picked = np.unique(np.linspace(0, model.n_kernels - 1, _ANCHORS).astype(int))
     rows = model.preprocessor.invert(model.anchors[picked])
     between = 0.5 * (rows[:-1] + rows[1:])
     away = rows[:1] + _FAR * (rows[-1:] - rows[:1])
@@ -62,30 +63,30 @@ def export_npz(
     deviation: float | None = None,
     overwrite: bool = False,
 ) -> ExportSummary:
-    """Write a model as FILE.npz, all of its numbers, and FILE.json, all that is to be known about them.
+    """Write a model as FILE.npz with all of its numbers, and FILE.json with their description.
 
-    The arrays are little-endian, in C order and not packed: float64, and int64 for positions. The JSON file has
+    The arrays are little-endian, in C order and not compressed: float64, and int64 for positions. The JSON file has
     formulas, shapes, meanings, classes, the certificate, the checksum of the NPZ file, and test vectors: raw rows with
-    their scores and labels. Of a model that was trained on a table they hold the machine behind the encoding, and the
-    JSON file says how its features are made of the columns. Component-wise machines have their tables in it besides
-    their kernels.
+    their scores and labels. For a model that was trained on a table, they have the machine without the encoding, and
+    the JSON file says how its features are made from the columns. Component-wise machines have tables besides their
+    kernels.
 
     Parameters
     ----------
     model : Model
     path : path
-        A name that ends with ``.npz``; the other file is beside it.
+        A name that ends with ``.npz``; the other file is written beside it.
     form : {"auto", "tables", "direct"}
-        Component-wise machines: with tables where they can be made, with tables or not at all, or without.
+        Component-wise machines: with tables if possible, with tables or an error, or without tables.
     deviation : float, optional
-        How far tables may be off; 1e-6 by default.
+        Largest error of tables; 1e-6 by default.
     overwrite : bool
-        Replace files that exist.
+        Replace existing files.
 
     Raises
     ------
     ParameterError
-        If the name is not that of a free NPZ file.
+        If the name does not end with .npz or is taken.
     ScratchError
         If a file cannot be written.
 

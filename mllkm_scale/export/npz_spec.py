@@ -1,4 +1,4 @@
-"""What the JSON file beside an NPZ export says: the machine in words and numbers, for readers in any language."""
+"""The JSON file of an NPZ export: a description of the machine in words and numbers, for readers in any language."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from mllkm_scale.model.calibration import ISOTONIC, Calibration
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
-__all__ = ["FORMAT", "VERSION", "ArrayNote", "describe_export"]
+__all__ = ["VERSION", "ArrayNote", "describe_export"]
 
 FORMAT, VERSION = "mllkm-export", 3
-"""Version 2 has columns and knots, and version 3 the encoding of a table; only models that need them are written so."""
+"""Version 2 has columns and knots, and version 3 has the encoding of a table; only models that need them use these
+versions."""
 
 
 BUMPS: dict[MapName, str] = {
@@ -41,7 +42,7 @@ class ArrayNote:
 def describe_export(
     model: Model, arrays: dict[str, ArrayNote], npz: dict[str, str], deviation: float | None, tests: dict[str, Any]
 ) -> dict[str, Any]:
-    """All that the JSON file holds; `deviation` is that of the tables, None where there are none."""
+    """The contents of the JSON file; `deviation` is that of the tables, or None if there are none."""
     family, calibration = model.family, model.calibration
     return {
         "format": FORMAT,

@@ -27,9 +27,9 @@ from mllkm_scale.export.whole import ExportSummary, free_target, write_bytes
 from mllkm_scale.model.files import model_checksum
 from mllkm_scale.model.model import Model
 
-__all__ = ["OPSET", "export_onnx"]
+__all__ = ["export_onnx"]
 
-OPSET, IR_VERSION = 13, 7  # the first in which axes of a sum are an input, and what came with it
+OPSET, IR_VERSION = 13, 7  # the first opset in which the axes of a sum are an input, and its IR version
 _MAX_BYTES = 2_000_000_000  # of a protobuf message
 
 
@@ -45,11 +45,11 @@ def export_onnx(
     """Write a model as an ONNX file of opset 13.
 
     Its input ``features`` is (rows, features), raw, with any number of rows. A model that was trained on a table has an
-    input (rows, 1) for each column instead, which is called as the column: text for categories, numbers for the rest
-    (NaN for a missing one, 0 and 1 for booleans, days since 1970 for dates). Its outputs are ``label``, (rows,), and
-    ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score a class. Labels are int64
-    where all classes are whole numbers or booleans, and text otherwise. A model with a calibration has a third output,
-    ``probabilities``, (rows, classes).
+    input (rows, 1) for each column instead, with the name of the column: text for categories, numbers for the rest (NaN
+    for a missing one, 0 and 1 for booleans, days since 1970 for dates). Its outputs are ``label``, (rows,), and
+    ``scores``, (rows, K): K = 1 for two classes, positive for the second, otherwise one score per class. Labels are
+    int64 if all classes are whole numbers or booleans, and text otherwise. A model with a calibration has a third
+    output, ``probabilities``, (rows, classes).
 
     Parameters
     ----------
@@ -57,19 +57,19 @@ def export_onnx(
     path : path
         A name that ends with ``.onnx``.
     precision : {"mixed", "single", "double"}
-        Features and scores are float32 unless it is ``"double"``; everything in between is computed in double
-        precision unless it is ``"single"``, which is for runtimes that know no other.
+        Features and scores are float32, or float64 with ``"double"``. The computation is in double precision, or in
+        single precision with ``"single"``, for runtimes without double precision.
     form : {"auto", "tables", "direct"}
-        Component-wise machines: by tables where they can be made, by tables or not at all, or kernel by kernel.
+        Component-wise machines: tables if possible, tables or an error, or kernel by kernel.
     deviation : float, optional
-        How far tables may be off; 1e-6 by default.
+        Largest error of tables; 1e-6 by default.
     overwrite : bool
-        Replace a file that exists.
+        Replace an existing file.
 
     Raises
     ------
     ParameterError
-        If the name is not that of a free ONNX file, the model is too large for one, or the package `onnx` is missing.
+        If the name does not end with .onnx or is taken, the model is too large, or the package `onnx` is missing.
     ScratchError
         If the file cannot be written.
 
@@ -135,7 +135,7 @@ def export_onnx(
 
 
 def _add_labels(graph: Graph, model: Model, scores: str) -> tuple[str, int]:
-    """Labels (n,) by scores (n, K), and their type."""
+    """Labels (n,) from scores (n, K), and their type."""
     if model.n_machines == 1:
         codes = graph.cast(graph("Reshape", graph("Greater", scores, 0.0), np.array([-1])), np.int64)
     else:

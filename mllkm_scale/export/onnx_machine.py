@@ -4,8 +4,8 @@
     tables       a binary search of a fixed number of steps for the cell, then its polynomial (Horner)
     component-wise without tables: a loop over the features, whose bumps (n, s) are in memory one at a time
 
-No value has more than n (s + 2 K d) entries, n the rows of a batch. `Graph` gives constants and nodes their names, so
-that a call reads like the formula.
+No value has more than n (s + 2 K d) entries, with n the rows of a batch. `Graph` names constants and nodes, so that a
+call reads like the formula.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ __all__ = [
     "Graph",
     "add_component_scores",
     "add_global_scores",
-    "add_levels",
     "add_preparation",
     "add_probabilities",
     "add_table_scores",
@@ -39,7 +38,7 @@ __all__ = [
 
 
 def import_onnx() -> ModuleType:
-    """The package `onnx`, which is not among those that are always installed."""
+    """The package `onnx`, which is optional."""
     try:
         import onnx
     except ImportError as error:
@@ -51,9 +50,9 @@ def import_onnx() -> ModuleType:
 
 
 class Graph:
-    """Nodes and constants in the order in which they were asked for; every value is known by its name.
+    """Nodes and constants in order of creation; every value is identified by its name.
 
-    Constants that are not whole numbers are of the type `real`, float32 or float64, in which the graph computes.
+    Constants that are not whole numbers have the type `real` of the graph, float32 or float64.
     """
 
     def __init__(self, onnx: ModuleType, real: DTypeLike = np.float64, stem: str = "") -> None:
@@ -84,7 +83,7 @@ class Graph:
         return self("ReduceSum", value, np.array([axis]), keepdims=int(keep))
 
     def cast(self, value: str, dtype: DTypeLike, name: str = "") -> str:
-        """The same value as another type."""
+        """The value, cast to another type."""
         return self("Cast", value, name=name, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
@@ -99,7 +98,7 @@ def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
         x = graph("Gather", x, preparation.columns, axis=1)
     centred = graph("Sub", x, preparation.centre)
     if preparation.knots is not None:
-        centred = add_levels(graph, preparation.knots, centred)
+        centred = _add_levels(graph, preparation.knots, centred)
     if preparation.matrix is None:
         assert preparation.factors is not None
         z = graph("Mul", centred, preparation.factors)
@@ -108,11 +107,11 @@ def add_preparation(graph: Graph, preparation: Preparation, x: str) -> str:
     return graph("Add", z, preparation.shift)
 
 
-def add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
-    """Columns x (n, p), of which those with knots are mapped; the others come first in what is put together."""
+def _add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
+    """Columns x (n, p), in which those with knots are mapped; the others come first in the result."""
     plain, mapped = (np.flatnonzero(knots.mapped == has) for has in (False, True))
     starts = knots.take(mapped).starts
-    # Slopes are those between the knots as the graph has them; knots that it cannot tell apart have none.
+    # Slopes are computed from the knots in the precision of the graph; equal knots have none.
     rounded = replace(knots, values=knots.values.astype(graph.real).astype(np.float64))
     with np.errstate(divide="ignore"):
         slopes = rounded.slopes
@@ -132,7 +131,7 @@ def add_levels(graph: Graph, knots: Quantiles, x: str) -> str:
 
 
 def _last_at_or_below(graph: Graph, edges: str, firsts: Array, lasts: Array, z: str) -> str:
-    """For each column of z the last of its edges, numbers `firsts` to `lasts`, that is not above: a binary search."""
+    """For each column of z, the last of its edges `firsts` to `lasts` that is not above z, by a binary search."""
     all_lasts = graph.constant(lasts)
     found = graph.constant(firsts[None, :])
     step = 1 << max(int((lasts - firsts).max()).bit_length() - 1, 0)
@@ -223,7 +222,7 @@ def _without_zero(graph: Graph, values: str) -> str:
 
 
 def _with_outer_cells(tables: TableLayout) -> tuple[Array, Array, Array, NDArray[np.int64]]:
-    """Left edges, variables, coefficients and starts, with a cell of zeros before and after those of each feature."""
+    """Left edges, variables, coefficients and starts, with a zero cell before and after those of each feature."""
     d = len(tables.starts) - 1
     edges = [np.append(-np.inf, tables.edges[tables.starts[l] + l : tables.starts[l + 1] + l + 1]) for l in range(d)]
     starts = np.concatenate([[0], np.cumsum([len(own) for own in edges])]).astype(np.int64)
@@ -241,5 +240,5 @@ def add_probabilities(graph: Graph, calibration: Calibration, scores: str, n_sco
     if calibration.method == TEMPERATURE:
         scaled = graph("Mul", scores, calibration.slope)
         return graph("Concat", graph("Sigmoid", graph("Neg", scaled)), graph("Sigmoid", scaled), axis=1)
-    second = add_levels(graph, Quantiles.of([(np.array(calibration.knots), np.array(calibration.levels))]), scores)
+    second = _add_levels(graph, Quantiles.of([(np.array(calibration.knots), np.array(calibration.levels))]), scores)
     return graph("Concat", graph("Sub", 1.0, second), second, axis=1)

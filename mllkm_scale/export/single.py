@@ -1,11 +1,10 @@
-"""Numbers and tables in single precision, of the C header and of ONNX for runtimes without double precision.
+"""Numbers and tables in single precision, for the C header and for ONNX runtimes without double precision.
 
-Rounding moves edges, origins and factors of cells. A polynomial is therefore rewritten in the variable that single
-precision really has,
+Rounding changes edges, origins and factors of cells. A polynomial is therefore rewritten in the rounded variable,
 
     x = (t - o) f = a x' + b,     x' = (t - o') f',    a = f / f',  b = (o' - o) f
 
-in double precision, and cells that single precision cannot tell from a point are left out.
+in double precision. Cells that shrink to a point in single precision are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["require_single", "single_tables", "substituted"]
 
 
 def require_single(values: Array, what: str) -> Array:
-    """The values in single precision, refused where it is too narrow for the largest of them."""
+    """The values in single precision; an error if the largest one exceeds its range."""
     with np.errstate(over="ignore", under="ignore"):
         single = values.astype(np.float32)
     overflown = np.isinf(single).sum() > np.isinf(values).sum()

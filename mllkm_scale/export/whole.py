@@ -1,4 +1,4 @@
-"""Exported files: they appear whole or not at all, and replace nothing unless asked to."""
+"""Exported files, which appear completely or not at all, and replace existing files only with `overwrite`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from mllkm_scale.base.whole_files import cannot_write, whole_file
+from mllkm_scale.base.files.whole import cannot_write, whole_file
 from mllkm_scale.errors import ParameterError, ScratchError
 
 __all__ = ["ExportSummary", "free_target", "write_bytes"]
@@ -14,7 +14,7 @@ __all__ = ["ExportSummary", "free_target", "write_bytes"]
 
 @dataclass(frozen=True)
 class ExportSummary:
-    """What an export has written.
+    """A summary of an export.
 
     Attributes
     ----------
@@ -23,12 +23,12 @@ class ExportSummary:
     form : str
         ``"kernels"``, ``"tables"`` of a component-wise machine, or ``"integers"``.
     constant_bytes : int
-        Numbers of the machine, as they lie in the memory of whoever runs it.
+        Bytes of the constants of the machine in memory.
     deviation : float
-        How far the form may be off by itself: 0 for kernels, the proved bound for tables, rounding aside; for integers
-        the proved bound with all rounding.
+        Bound on the error of the form: 0 for kernels, the proved bound for tables (without rounding of the target), and
+        the proved bound including all rounding for integers.
     stack_bytes : int, optional
-        Arrays on the stack of a C header.
+        Bytes of arrays on the stack, for a C header.
     """
 
     paths: tuple[Path, ...]
@@ -39,15 +39,15 @@ class ExportSummary:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Size of all files."""
         return sum(path.stat().st_size for path in self.paths)
 
 
 def free_target(path: str | os.PathLike[str], suffix: str, *, overwrite: bool) -> Path:
-    """The path, if a file of that name may be written."""
+    """The path, after checking that the file may be written."""
     target = Path(path)
     if target.suffix.lower() != suffix:
-        raise ParameterError(f"{target.name} is to be a file of type {suffix}: name it {target.stem}{suffix}")
+        raise ParameterError(f"{target.name} must be a file of type {suffix}: name it {target.stem}{suffix}")
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file in it, such as {target / ('model' + suffix)}")
     if target.exists() and not overwrite:
@@ -60,7 +60,7 @@ def free_target(path: str | os.PathLike[str], suffix: str, *, overwrite: bool) -
 
 
 def write_bytes(target: Path, content: bytes) -> None:
-    """Write a file beside its name and rename it; after any failure, what stood there before stands there still.
+    """Write a file atomically; after any failure, an existing file is unchanged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

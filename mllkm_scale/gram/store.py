@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.gram.ram import RamTiles, Tile
 
@@ -86,7 +87,7 @@ class TileKey(NamedTuple):
     column: int
 
 
-class TileStore:
+class TileStore(Closing):
     """A store that keeps tiles within a bound in bytes, and computes the others on demand.
 
     Contract:
@@ -230,12 +231,6 @@ class TileStore:
             if self._disk is not None:
                 self._disk.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _read(self, key: TileKey) -> Tile | None:
         if self._disk is None:
             return None
@@ -298,7 +293,7 @@ def _handed_over(key: TileKey, tile: Tile) -> Tile:
         raise ParameterError(
             f"tile {key} must be a matrix of float32 or float64, not {tile.ndim}-dimensional of {tile.dtype}"
         )
-    # A view keeps the whole array alive that it looks at, and that one may still be written to.
+    # A view keeps its whole base array alive, which may still be written to.
     if not (tile.flags.owndata and tile.flags.c_contiguous):
         tile = np.array(tile, order="C")
     tile.setflags(write=False)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.npy_files import map_npy
+from mllkm_scale.base.files.npy import map_npy
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.distances import squared_distances
 from mllkm_scale.kernels.grid import RowSource
 
-__all__ = ["ANCHOR_FORMS", "AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows", "read_anchors"]
+__all__ = ["AnchorSpec", "anchor_spec", "kmeans_centres", "random_rows", "read_anchors"]
 
 
 ANCHOR_FORMS = "'auto', 'learned', 'learned:N', 'learned+all', 'learned+N', 'all', a number, 'kmeans:N' or an array"

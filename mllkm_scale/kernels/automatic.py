@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FEATURES_PER_C", "LEAST_C", "LOCAL_BIAS_SHARE", "local_bias_of", "weight_of_loss"]
+__all__ = ["local_bias_of", "weight_of_loss"]
 
 LOCAL_BIAS_SHARE = 0.1
 """``local_bias="auto"`` is this share of the mean squared distance of the prepared samples."""

@@ -27,7 +27,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.normalisation import MIN_REACH
 
-__all__ = ["KERNELS_PER_COMPONENT", "SIMPLEMKL_GAMMAS", "ActiveGeneric", "GenericFamily"]
+__all__ = ["SIMPLEMKL_GAMMAS", "ActiveGeneric", "GenericFamily"]
 
 
 SIMPLEMKL_GAMMAS = tuple(0.5 / sigma**2 for sigma in (0.5, 1.0, 2.0, 5.0, 7.0, 10.0, 12.0, 15.0, 17.0, 20.0))

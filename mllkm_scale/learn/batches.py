@@ -1,10 +1,10 @@
 """Batches of a stream of rows, and the memory of a descent: chunks in a random order, shuffled within a bounded buffer.
 
 An epoch is cut into windows of consecutive chunks of a random order. The rows of a window are in memory, are shuffled,
-and are dealt out in batches of nearly equal size. All of it follows from (seed, epoch, window): a descent that is
-resumed in the middle of a window gets the batches that are left of it. While a window is learned, a thread reads the
-next one, also across the end of an epoch: two windows are in memory. What a descent holds is arithmetic over these
-sizes, for the plan.
+and are divided into batches of nearly equal size. All of this is a function of (seed, epoch, window), so a descent that
+is resumed in the middle of a window gets the remaining batches. While one window is learned, a thread reads the next
+one, also across the end of an epoch, so two windows are in memory. The plan computes the memory of a descent from these
+sizes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.kernels.grid import RowSource
 from mllkm_scale.learn.dropout import kept_kernels
 from mllkm_scale.learn.machine import Layout
@@ -27,14 +26,15 @@ from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, SAMPLE_ROWS, Learn
 __all__ = ["BLOCK_ROWS", "WINDOW_BYTES", "Batches", "Place", "Units", "block_bytes", "learn_bytes", "window_rows"]
 
 BLOCK_ROWS = 128
-"""Rows of a block: a batch is cut into such blocks, whatever the threads, and the bits follow from it."""
+"""Rows of a block. A batch is divided into such blocks for any number of threads, and the bits depend on the blocks
+only."""
 
 WINDOW_BYTES = 64 << 20
-"""Of the rows of a window, in single precision; there are two of them."""
+"""Bytes of the rows of a window, in single precision; there are two windows."""
 
 
 def window_rows(n_rows: int, chunk_rows: int, n_features: int) -> int:
-    """Rows of a window, at most: whole chunks of at most `WINDOW_BYTES`, or one chunk."""
+    """Largest number of rows of a window: whole chunks of at most `WINDOW_BYTES`, or one chunk."""
     chunks = max(1, WINDOW_BYTES // (4 * n_features * chunk_rows))
     return min(n_rows, chunks * chunk_rows)
 
@@ -70,14 +70,14 @@ def learn_bytes(layout: Layout, n_rows: int, chunk_rows: int, settings: LearnSet
 
 @dataclass(frozen=True)
 class Units:
-    """The units of the descent, in which rows have the mean zero and the mean variance one."""
+    """The units of the descent, in which rows have mean zero and mean variance one."""
 
     centre: Array  # (d,)
     length: float
 
     @classmethod
     def of_sample(cls, sample: Array) -> Units:
-        """The units of some rows in double precision; where all are the same, their length is 1."""
+        """The units of some rows in double precision; the length is 1 if all rows are equal."""
         length = float(np.sqrt(np.mean(sample.var(axis=0))))
         return cls(sample.mean(axis=0), length or 1.0)
 
@@ -110,7 +110,7 @@ class _Window:
             self.signs = np.empty((count, self.signs.shape[1]), np.float32)
 
 
-class Batches:
+class Batches(Closing):
     """The rows of a source that are `used`, in `units`, with their signs times their weights, in single precision.
 
     Weights (n,) are divided by their mean over the rows that are used, so that the hinge is a weighted mean. `close`
@@ -136,13 +136,13 @@ class Batches:
         self.n_chunks = len(self.chunks)
         self.chunks_at_once = max(1, window_rows(n, height, source.n_features) // height)
         self.n_windows = -(-self.n_chunks // self.chunks_at_once)
-        self.waited_s = 0.0  # for windows that were not there yet
+        self.waited_s = 0.0  # for windows that had not been read yet
         self._reader = ThreadPoolExecutor(1, "mllkm-reader") if self.n_windows > 1 else None
-        self._ahead: tuple[Place, Future[int]] | None = None  # what is read, or was, into the second window
+        self._ahead: tuple[Place, Future[int]] | None = None  # the window that is being read, or was read, ahead
         self._windows = [_Window(source.n_features, signs.shape[1]) for _ in range(2)]
 
     def close(self) -> None:
-        """End reading ahead; what is being read is waited for."""
+        """Stop reading ahead, after waiting for the current read."""
         if self._ahead is not None:
             self._ahead[1].cancel()
             wait([self._ahead[1]])
@@ -150,22 +150,14 @@ class Batches:
         if self._reader is not None:
             self._reader.shutdown()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def steps_per_epoch(self) -> int:
-        """Batches of an epoch, about: a window may have one more or less."""
+        """Approximate number of batches of an epoch: a window may have one more or less."""
         return max(1, round(int(np.count_nonzero(self.used)) / self.batch_rows))
 
     @property
     def most_rows(self) -> int:
-        """Rows of the largest batch that there can be."""
+        """Largest possible number of rows of a batch."""
         return 2 * self.batch_rows
 
     def after(self, place: Place) -> Iterator[tuple[Place, Array, Array]]:
@@ -184,16 +176,17 @@ class Batches:
                 yield following, window.rows[parts[batch]], window.signs[parts[batch]]
 
     def _turn_to(self, place: Place) -> int:
-        """Make this window the first of the two, and let the one after it be read into the other; how many rows it has.
+        """Make this window the first of the two, and start to read the next one into the other buffer; return its
+        number of rows.
 
-        Where all rows are in one window, they are read once.
+        If all rows are in one window, they are read once.
         """
         if self._reader is None:
             if not len(self._windows[0].rows):
                 self._fill(self._windows[0], Place())
             return len(self._windows[0].rows)
         started = time.perf_counter()
-        if self._ahead is not None and self._ahead[0] != place:  # begun anew elsewhere
+        if self._ahead is not None and self._ahead[0] != place:  # the descent was restarted at another place
             wait([self._ahead[1]])
             self._ahead = None
         ahead, self._ahead = self._ahead, None
@@ -208,7 +201,7 @@ class Batches:
         return count
 
     def _fill(self, window: _Window, place: Place) -> int:
-        """Read the rows of a window; how many there are."""
+        """Read the rows of a window, and return their number."""
         height, n = self.source.chunk_rows, self.source.n_rows
         chunks = self.chunks
         if self.n_windows > 1:

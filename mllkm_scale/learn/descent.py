@@ -1,8 +1,8 @@
 """The descent (F12): weighted mean hinge + ridge |w|^2 over predictors, anchors, scales and metric together.
 
 Steps of Adam over batches, with a step length that rises and falls once. A batch is cut into blocks of rows of a fixed
-height, whose gradients are added up in their order: the bits do not depend on the threads that work on the blocks. The
-state is small, and a descent that is resumed from it continues with the same bits.
+height, and the gradients of the blocks are added in order, so the bits do not depend on the threads. The state is
+small, and a descent that is resumed from it continues with the same bits.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ from mllkm_scale.learn.dropout import Dropout
 from mllkm_scale.learn.gradients import make_block
 from mllkm_scale.learn.loops import adam_steps
 from mllkm_scale.learn.machine import Layout, LearnedMachine
+from mllkm_scale.learn.pace import Pace
 from mllkm_scale.learn.settings import LearnSettings
 
 __all__ = ["Descent", "DescentState", "Held", "first_machine"]
 
 
 Held = tuple[Array, Array, Array]
-"""Rows that are held out, in the units of the descent, with the numbers of their classes and their weights."""
+"""Held-out rows in the units of the descent, with the numbers of their classes and their weights."""
 
 
-_RUN = 1 << 17  # parameters that one thread moves
+_RUN = 1 << 17  # parameters that one thread updates
 
-_SHARED_FLOPS = 4e6  # multiply-adds of a block that are worth another thread
+_SHARED_FLOPS = 4e6  # multiply-adds of a block for which another thread pays off
 
 
 @dataclass
 class DescentState:
-    """All that the steps to come depend on."""
+    """Everything that the remaining steps depend on."""
 
     place: Place
     values: Array
     mean: Array
     square: Array
     steps: int = 0
-    loss: float = 0.0  # summed over the rows of the epoch under way
+    loss: float = 0.0  # sum over the rows of the current epoch so far
     seen: int = 0
     within: int = 0
     best_error: float = np.inf
@@ -90,9 +91,9 @@ class DescentState:
 def first_machine(
     family: Family, sample: Array, candidates: Array, n_outputs: int, settings: LearnSettings
 ) -> LearnedMachine:
-    """Where the descent starts: anchors on rows, bumps of several widths, predictors of zero.
+    """The start of the descent: anchors on rows, bumps of several widths, predictors zero.
 
-    `candidates` are the rows for the anchors, and `sample` some others, for the median distance.
+    `candidates` are the rows for the anchors, and `sample` are rows for the median distance.
     """
     layout = Layout(family, settings.n_kernels, sample.shape[1], n_outputs, settings.metric)
     machine = LearnedMachine.zeros(layout)
@@ -136,34 +137,40 @@ class Descent:
         self._rates = np.array([settings.metric_rate if name == "metric" else settings.rate for name in layout.runs])
         self._ridges = np.array([settings.ridge if name == "predictors" else 0.0 for name in layout.runs])
         self._rule = np.array([*settings.decays, settings.floor])
-        self._n_steps = settings.epochs * batches.steps_per_epoch
+        self.pace = Pace(settings.epochs * batches.steps_per_epoch)
 
     def resume(self, state: DescentState) -> None:
-        """Go on from a state; refused if it is that of another machine, or of more epochs."""
+        """Continue from a state; refuse the state of another machine, or of more epochs."""
         place, size = state.place, self.machine.layout.size
         if len(state.values) != size or place.epoch > self.settings.epochs or place.window > self.batches.n_windows:
             raise CheckpointError(
                 f"the descent that was kept has {len(state.values)} parameters, {place.epoch} epochs and"
                 f" {place.window} windows, not {size}, and at most {self.settings.epochs} and {self.batches.n_windows}:"
-                " train anew with --overwrite"
+                " start again with --overwrite"
             )
         self.state = state
         self.machine = LearnedMachine(self.machine.layout, state.values)
 
-    def epochs(self, held: Held | None, poll: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
-        """Run the epochs that are left; yields what each has shown.
+    def epochs(
+        self, held: Held | None, poll: Callable[[], None] = lambda: None, seconds: float | None = None
+    ) -> Iterator[Epoch]:
+        """Run the remaining epochs, and yield an event for each.
 
-        `poll` is asked after each step, and may raise.
+        `poll` is called after each step, and may raise. If `seconds` do not suffice for all steps, the descent ends
+        with them.
         """
         settings, started, first = self.settings, time.perf_counter(), self.state.place.epoch
+        self.pace = Pace(self.pace.n_steps, seconds)
         for number in range(first, settings.epochs):
             epoch_started, seen_before = time.perf_counter(), self.state.seen
             for following, X, signs in self.batches.after(self.state.place):
                 self.step(X, signs)
                 self.state.place = following
                 poll()
-            error = None if held is None else self.held_error(*held)
-            self._keep_best(error, 0 if held is None else effective_rows(held[2]))
+                if self._over:
+                    break
+            error, last = None if held is None else self.held_error(*held), self._over or number + 1 == settings.epochs
+            self._keep_best(error, 0 if held is None else effective_rows(held[2]), last)
             state, now = self.state, time.perf_counter()
             rows = max(1, state.seen)
             epoch_s = now - epoch_started
@@ -177,8 +184,16 @@ class Descent:
                 now - started,
                 (now - started) / (number + 1 - first) * (settings.epochs - number - 1),
             )
-            self.state = replace(state, place=Place(number + 1), loss=0.0, seen=0, within=0)
+            following = Place(settings.epochs if last else number + 1)
+            self.state = replace(state, place=following, loss=0.0, seen=0, within=0)
             yield event
+            if last:
+                return
+
+    @property
+    def _over(self) -> bool:
+        """Whether the time was over before all steps were taken."""
+        return self.pace.hurried and self.pace.done(self.state.steps) >= 1
 
     def step(self, X: Array, signs: Array) -> None:
         """One step of Adam on a batch."""
@@ -195,7 +210,7 @@ class Descent:
         state.within += sum(count for _, count in results)
         state.seen += n
         state.steps += 1
-        length = settings.step_length(min(1.0, state.steps / self._n_steps))
+        length = settings.step_length(self.pace.done(state.steps))
         total = self._gradients[0]
         for gradients in self._gradients[1 : len(parts)]:
             total += gradients
@@ -205,7 +220,7 @@ class Descent:
         self._move(total, self._rates * length)
 
     def _move(self, gradients: Array, rates: Array) -> None:
-        """Adam on all parameters; many of them in runs, which threads share."""
+        """Adam on all parameters; large numbers of them are divided among the threads."""
         state = self.state
 
         def move(run: slice) -> None:
@@ -228,24 +243,25 @@ class Descent:
         return np.concatenate([self._whole.decide(self.machine, X[at : at + height]).copy() for at in starts])
 
     def held_error(self, X: Array, codes: Array, weights: Array) -> float:
-        """Share of the weight of rows that are predicted wrongly."""
+        """Weighted share of the rows that are misclassified."""
         F = self.decide(X)
         said = (F[:, 0] > 0).astype(np.int64) if F.shape[1] == 1 else F.argmax(axis=1)
         return weighted_mean(said != codes, weights)
 
-    def _keep_best(self, error: float | None, n_held: float) -> None:
-        """Keep the machine with the least error on the held-out rows; of the last, up to a standard error more."""
+    def _keep_best(self, error: float | None, n_held: float, last: bool) -> None:
+        """Keep the machine with the lowest error on held-out rows; the last one may have up to a standard error
+        more."""
         state, allowed = self.state, 0.0
         if error is None:
             state.best_values = None
             return
-        if state.place.epoch + 1 >= self.settings.epochs and state.best_error < 1:
+        if last and state.best_error < 1:
             allowed = float(np.sqrt(state.best_error * (1.0 - state.best_error) / n_held))
         if state.best_values is None or error <= state.best_error + allowed:
             state.best_error, state.best_values = error, state.values.copy()
 
     @property
     def best(self) -> LearnedMachine:
-        """The machine to go on with."""
+        """The machine to continue with."""
         values = self.state.values if self.state.best_values is None else self.state.best_values
         return LearnedMachine(self.machine.layout, values)

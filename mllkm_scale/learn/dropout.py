@@ -1,8 +1,8 @@
-"""Dropout of kernels: every step of the descent has a random part of them, of the same size.
+"""Dropout of kernels: every step of the descent uses a random part of them, always of the same size.
 
-Leaving out a kernel is the same as a bump of zero. So a step copies the parameters of the kernels that it has, and
-works on a machine of these alone: what is left out costs nothing. Those that are kept stand in for the others: their
-predictors are multiplied by the inverse of the share that is kept.
+Leaving out a kernel is the same as setting its bump to zero. A step copies the parameters of the kernels that it uses,
+and works on a machine of these only, so the others cost nothing. The predictors of the kept kernels are multiplied by
+the inverse of the share that is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_KERNEL = ("predictors", "anchors", "log_gammas")
 
 
 def kept_kernels(n_kernels: int, share: float) -> int:
-    """Kernels of a step that leaves out this share of them.
+    """Number of kernels of a step that leaves out this share.
 
     >>> kept_kernels(10, 0.25), kept_kernels(1, 0.5), kept_kernels(7, 0.0)
     (8, 1, 7)
@@ -31,7 +31,7 @@ def kept_kernels(n_kernels: int, share: float) -> int:
 
 
 class Dropout:
-    """The part of a machine that a step has; `machine` is overwritten by the next draw."""
+    """The part of a machine that a step uses; `machine` is overwritten by the next draw."""
 
     def __init__(self, layout: Layout, share: float, seed: int) -> None:
         self.layout, self.seed = layout, seed % 2**63
@@ -41,7 +41,7 @@ class Dropout:
         self._factor = np.float32(layout.n_kernels / n_kept)
 
     def draw(self, machine: LearnedMachine, step: int) -> LearnedMachine:
-        """The machine of the kernels that this step has."""
+        """The machine of the kernels that this step uses."""
         draw_kernels(self.seed, step, self.layout.n_kernels, self.kept)
         for name in _BY_KERNEL:
             np.take(getattr(machine, name), self.kept, axis=0, out=getattr(self.machine, name), mode="clip")
@@ -51,7 +51,7 @@ class Dropout:
         return self.machine
 
     def spread(self, gradients: Array, out: Array) -> None:
-        """Derivatives by the parameters of the part, as those by the parameters of the whole machine."""
+        """Copy the derivatives by the parameters of the part to those by the parameters of the whole machine."""
         part, whole = self.machine.layout.views(gradients), self.layout.views(out)
         out[:] = 0.0
         part["predictors"] *= self._factor
@@ -63,7 +63,7 @@ class Dropout:
 
 @numba.njit(cache=True, nogil=True)
 def draw_kernels(seed: int, step: int, n_kernels: int, kept: Array) -> None:
-    """As many different numbers below `n_kernels` as `kept` has room for, in ascending order: by SplitMix64 of all."""
+    """Fill `kept` with different numbers below `n_kernels` in ascending order, drawn by SplitMix64."""
     state = np.uint64(seed) * np.uint64(0xD1342543DE82EF95) + np.uint64(step) * np.uint64(0x9E3779B97F4A7C15)
     state ^= state >> np.uint64(29)
     state *= np.uint64(0xBF58476D1CE4E5B9)

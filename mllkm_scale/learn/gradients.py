@@ -7,8 +7,8 @@ With H the bumps, E = gamma t^2 (or gamma t), T_k = H [w_k, b_k] and G = dL/dF, 
                 dC = 2 (sum D c - D' Z) D = dH h'(E) dE/dt^2             dZ = 2 (sum D z - D C) + sum_k g_k T_k
 
 and the component-wise form F = Phi [w, b] and dPhi = G [w, b]' with explicit features Phi. Rows beyond the margin of
-all classes have no derivative, and are left out of the backward products. A block has buffers of its own for all that
-is large.
+all classes have no derivative, and are left out of the backward products. A block has its own buffers for all large
+arrays.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ class Block(ABC):
 
     @abstractmethod
     def _backward(self, machine: LearnedMachine, X: Array, active: Array) -> None:
-        """Set `gradients` from G = dL/dF, which is zero but for the active rows."""
+        """Set `gradients` from G = dL/dF, which is zero except for the active rows."""
 
     def write_to(self, gradients: Array) -> None:
-        """Let gradients be written into this array."""
+        """Write gradients to this array from now on."""
         self.gradients = gradients
         parts = self.layout.views(gradients)
         self.d_predictors, self.d_anchors, self.d_log = parts["predictors"], parts["anchors"], parts["log_gammas"]
         self.d_metric = parts.get("metric")
 
     def step(self, machine: LearnedMachine, X: Array, signs: Array, share: float) -> tuple[float, int]:
-        """Set `gradients` to those of share * sum of the hinge over these rows; signs are times the weights of rows.
+        """Set `gradients` to those of share * sum of the hinge over these rows; `signs` are multiplied by the weights
+        of the rows.
 
         Returns that sum of the hinge, and the number of rows that are within the margin of some class.
         """
@@ -158,5 +159,5 @@ class ComponentBlock(Block):
 
 
 def make_block(layout: Layout, height: int, dtype: DTypeLike = np.float32) -> Block:
-    """A block of the form that the family has."""
+    """A block for the form of the family."""
     return (ComponentBlock if layout.family.componentwise else GlobalBlock)(layout, height, dtype)

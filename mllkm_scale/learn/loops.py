@@ -1,7 +1,7 @@
 """Element-wise work of a step of the descent, in compiled loops: bumps, the hinge, and their derivatives.
 
-Every function writes into arrays that it is given. Single precision uses the exponential of the scan; double precision,
-which the tests of the gradients use, the one of the standard library.
+Every function writes to arrays that it is given. Single precision uses the exponential of the scan. Double precision,
+which the tests of the gradients use, has the exponential of the standard library.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _negative_exp(e: Any) -> Any:
 def set_bumps(
     products: Array, zz: Array, cc: Array, gammas: Array, root: bool, falls: bool, E: Array, H: Array
 ) -> None:
-    """E = gamma t^2, or gamma t where `root`, and H = h(E), from <z, c>, |z|^2 and |c|^2.
+    """E = gamma t^2, or gamma t if `root`, and H = h(E), from <z, c>, |z|^2 and |c|^2.
 
     `falls` says whether h is e^-E or max(0, 1 - E).
     """
@@ -85,7 +85,7 @@ def set_bumps(
 def hinge(F: Array, signs: Array, share: float, G: Array, active: Array) -> tuple[int, float]:
     """G = dL/dF for L = share * sum of w max(0, 1 - y f); the rows where G is not zero are listed in `active`.
 
-    `signs` are y w, those of rows without weights y. Returns how many rows are active, and the sum.
+    `signs` are y w, or y without weights. Returns the number of active rows, and the sum.
     """
     count, total = 0, 0.0
     part = F.dtype.type(share)
@@ -109,7 +109,7 @@ def hinge(F: Array, signs: Array, share: float, G: Array, active: Array) -> tupl
 def gather(
     rows: Array, G: Array, Z: Array, H: Array, E: Array, T: Array, dT: Array, H_rows: Array, E_rows: Array, dZ: Array
 ) -> None:
-    """Of the active rows: bumps, dL/dT = g z', and the part of dL/dZ through the linear predictors, sum_k g_k T_k."""
+    """For the active rows: bumps, dL/dT = g z', and the part of dL/dZ through the linear predictors, sum_k g_k T_k."""
     K, width = G.shape[1], Z.shape[1]
     for r in range(len(rows)):
         i = rows[r]
@@ -228,9 +228,9 @@ def component_gradients(
 def adam_step(
     values: Array, gradients: Array, mean: Array, square: Array, rate: float, ridge: float, rule: Array, t: int
 ) -> None:
-    """Adam on a run of parameters.
+    """Adam on consecutive parameters.
 
-    `rule` holds the decays of the two moments, and what is added to the root of the second.
+    `rule` holds the decays of the two moments, and the number that is added to the root of the second.
     """
     real = values.dtype.type
     first, second = real(rule[0]), real(rule[1])
@@ -256,7 +256,7 @@ def adam_steps(
     rule: Array,
     t: int,
 ) -> None:
-    """Adam on groups of parameters that stand one after the other, each with a rate and a ridge of its own."""
+    """Adam on consecutive groups of parameters, each with its own rate and ridge."""
     start = 0
     for group in range(len(ends)):
         run = slice(start, ends[group])

@@ -3,9 +3,9 @@
     f_k(x) = sum_m h(gamma_m; |z - c_m|) (<z, w_mk> + b_mk)           z = metric(x),  c_m = metric(a_m)     (global)
     f_k(x) = sum_m sum_l h(gamma_m; |z_l - c_ml|) (z_l - c_ml) w_mkl + b_mk mean_l h(...)           (component-wise)
 
-The metric is a scaling z = e^theta x ("diagonal"), a linear map z = M x ("full", or a number of its rows), or
-nothing (None). Anchors a_m live in the space of x, so that they follow when the metric moves. Scales are kept as log
-gamma, which keeps them positive.
+The metric is a scaling z = e^theta x ("diagonal"), a linear map z = M x ("full", or a number of its rows), or nothing
+(None). Anchors a_m are points in the space of x, so that c_m follows the metric. Scales are stored as log gamma, which
+keeps them positive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Metric = str | int | None
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of a machine, and where its parameters stand in the array that holds them all."""
+    """The sizes of a machine, and the positions of its parameters in the array of all parameters."""
 
     family: Family
     n_kernels: int
@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def n_mapped(self) -> int:
-        """Features of z."""
+        """Number of features of z."""
         return self.metric if isinstance(self.metric, int) else self.n_features
 
     @property
@@ -47,12 +47,12 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """Numbers of a local predictor: w and b."""
+        """Number of parameters of a local predictor: w and b."""
         return self.n_mapped + 1
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each group of parameters, in their order."""
+        """Shape of each group of parameters, in order."""
         shapes: dict[str, tuple[int, ...]] = {
             "predictors": (self.n_kernels, self.n_outputs * self.width),
             "anchors": (self.n_kernels, self.n_features),
@@ -66,7 +66,7 @@ class Layout:
 
     @cached_property
     def runs(self) -> dict[str, slice]:
-        """Where each group stands."""
+        """Position of each group."""
         runs, start = {}, 0
         for name, shape in self.shapes.items():
             runs[name] = slice(start, start + math.prod(shape))
@@ -79,7 +79,7 @@ class Layout:
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, values: Array) -> dict[str, Array]:
-        """The groups of an array of all parameters, which they share their memory with."""
+        """The groups of an array of all parameters, as views."""
         return {name: values[run].reshape(self.shapes[name]) for name, run in self.runs.items()}
 
 
@@ -94,7 +94,7 @@ class LearnedMachine:
 
     @classmethod
     def zeros(cls, layout: Layout, dtype: DTypeLike = np.float32) -> LearnedMachine:
-        """All parameters zero, but for a linear metric, which is the identity (or its first rows)."""
+        """All parameters are zero, except a linear metric, which is the identity (or its first rows)."""
         machine = cls(layout, np.zeros(layout.size, dtype))
         if layout.linear and machine.metric is not None:
             machine.metric[:] = np.eye(*machine.metric.shape)

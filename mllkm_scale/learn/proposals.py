@@ -1,7 +1,7 @@
-"""The stage between preparation and MKL: what a descent proposes, in the space of the prepared rows.
+"""The stage between preparation and MKL: kernels that a descent proposes, in the space of the prepared rows.
 
-The descent works on rows that are centred and divided by one number, the root of their mean variance: its step lengths
-have no unit, and single precision is enough for distances. What it proposes is taken back to the units of the rows:
+The descent works on rows that are centred and divided by one number, the root of their mean variance. So step lengths
+have no unit, and single precision is sufficient for distances. The results are converted to the units of the rows:
 anchors, scales, a metric, and local predictors.
 """
 
@@ -27,11 +27,11 @@ from mllkm_scale.learn.settings import HELD_SHARE, MOST_HELD, MOST_LEARNED, SAMP
 __all__ = ["Keeper", "Learned", "NothingKept", "held_out_rows", "learn_kernels", "rows_to_learn"]
 
 
-_VANISHED = 1e-3  # of the largest spread of a feature in the metric: what is below counts for nothing
+_VANISHED = 1e-3  # of the largest spread of a feature in the metric: features with less are dropped
 
 
 class Keeper(Protocol):
-    """Where a descent is kept, so that it can be resumed."""
+    """Stores the state of a descent, so that it can be resumed."""
 
     def load(self) -> DescentState | None: ...
     def save(self, state: DescentState) -> None: ...
@@ -40,7 +40,7 @@ class Keeper(Protocol):
 
 
 class NothingKept:
-    """For a descent without a folder."""
+    """The keeper of a descent without a folder."""
 
     def load(self) -> DescentState | None:
         return None
@@ -54,17 +54,18 @@ class NothingKept:
 
 @dataclass(frozen=True)
 class Learned:
-    """A machine in the units of the prepared rows, and how it came about."""
+    """A learned machine in the units of the prepared rows, with facts about the descent."""
 
     machine: LearnedMachine
-    spread: Array  # standard deviations of the features of the prepared rows, about
+    spread: Array  # approximate standard deviations of the features of the prepared rows
     held: Array  # numbers of the rows that were held out
     held_error: float | None
     epochs: tuple[Epoch, ...]
+    hurried: bool = False  # the time was too short for all steps
 
     @property
     def importance(self) -> Array:
-        """Spread of every feature in the metric, divided by the largest; of a linear map, its column norms."""
+        """Spread of every feature in the metric, divided by the largest; for a linear map, the column norms."""
         metric = self.machine.metric
         if metric is None:
             factors = np.ones(len(self.spread))
@@ -77,9 +78,10 @@ class Learned:
 
     @property
     def kept_features(self) -> Array:
-        """Mask of the features that count: those whose spread has not vanished in the metric.
+        """Mask of the features that are kept: those whose spread in the metric is not negligible.
 
-        All of them where none has a spread, and of component-wise kernels, whose local bias is a mean over them.
+        All features are kept if none has a spread, and for component-wise kernels, whose local bias is a mean over
+        them.
         """
         kept = self.importance > _VANISHED
         every = self.machine.layout.family.componentwise or not kept.any()
@@ -87,7 +89,8 @@ class Learned:
 
 
 def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int = MOST_HELD) -> Array:
-    """A share of the rows of each class in ascending order, not more than `most` in all; one row of a class stays."""
+    """A share of the rows of each class in ascending order, at most `most` in all; at least one row of each class is
+    not held out."""
     rng = np.random.default_rng([seed, 14])
     share = min(share, most / len(codes))
     picked = []
@@ -98,7 +101,7 @@ def held_out_rows(codes: Array, seed: int, share: float = HELD_SHARE, most: int 
 
 
 def rows_to_learn(n_rows: int, chunk_rows: int, seed: int) -> Array:
-    """Mask of the rows that kernels are learned from: all of them, or those of as many chunks as are enough."""
+    """Mask of the rows from which kernels are learned: all rows, or those of sufficiently many chunks."""
     used = np.ones(n_rows, dtype=bool)
     n_chunks = -(-n_rows // chunk_rows)
     for chunk in np.random.default_rng([seed, 16]).permutation(n_chunks)[max(1, MOST_LEARNED // chunk_rows) :]:
@@ -119,12 +122,12 @@ def learn_kernels(
     keeper: Keeper | None = None,
     listener: Callable[[Epoch], None] = lambda epoch: None,
     poll: Callable[[], None] = lambda: None,
-    out_of_time: Callable[[], bool] = lambda: False,
+    seconds: float | None = None,
 ) -> Learned:
-    """Descend the hinge over rows (n, d) with signs (n, K), and take what was learned to the units of the rows.
+    """Minimise the hinge over rows (n, d) with signs (n, K), and convert the learned machine to the units of the rows.
 
-    `codes` are the numbers of the classes, by which rows are held out and the error is measured, and `weights` (n,)
-    those of the rows in the loss and in the error. After an epoch in which it gets `out_of_time`, the descent ends.
+    `codes` are the numbers of the classes, for holding out rows and measuring the error. `weights` (n,) are the weights
+    of the rows in the loss and in the error. The descent takes at most about this number of `seconds`.
     """
     keeper = keeper or NothingKept()
     seed, n = settings.seed, data.n_rows
@@ -158,18 +161,17 @@ def learn_kernels(
         state = keeper.load()
         if state is not None:
             descent.resume(state)
-        for epoch in descent.epochs(kept, ask):
+        for epoch in descent.epochs(kept, ask, seconds):
             epochs.append(epoch)
             listener(epoch)  # an epoch that was not saved is reported again
             keeper.save(descent.state)
-            if out_of_time():
-                break
     error = None if kept is None else descent.state.best_error
-    return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs))
+    return Learned(_in_units(descent.best, units), spread, held, error, tuple(epochs), descent.pace.hurried)
 
 
 def _spread(sample: Array, data: RowSource) -> Array:
-    """Standard deviations of a sample; those of all rows for features that are constant there, as rare ones may be."""
+    """Standard deviations of a sample; of all rows for features that are constant in the sample, such as rare
+    indicators."""
     spread = np.asarray(sample.std(axis=0))
     same = spread == 0
     if same.any():

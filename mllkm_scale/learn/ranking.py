@@ -1,7 +1,7 @@
-"""Which features count: those that a short descent moves the machine by most.
+"""The most important features: those with the largest effect on the machine of a short descent.
 
-The importance of a feature is its spread times the norm of its column in the linear map that is learned, whose rows
-are directions of the features, or of their principal components where there are many.
+The importance of a feature is its spread times the norm of its column in the linear map that is learned, whose rows are
+directions in the space of the features, or of their principal components if there are many features.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mllkm_scale.learn.start import folded
 __all__ = ["COMPONENTS", "MANY_FEATURES", "importance_of", "most_important"]
 
 MANY_FEATURES, COMPONENTS = 64, 50
-"""With more features than these, directions are learned of so many principal components."""
+"""With more features than this, directions are learned in the space of the principal components."""
 
 _ROWS, _KERNELS, _DIRECTIONS = 6000, 40, 8
 
 
 def importance_of(dataset: Dataset, signs: Array, codes: Array, scaling: str, seed: int, threads: Threads) -> Array:
-    """The importance of every feature (d,), by a sample of the rows.
+    """The importance of every feature (d,), computed on a sample of the rows.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def importance_of(dataset: Dataset, signs: Array, codes: Array, scaling: str, se
 
 
 def most_important(importance: Array, count: int) -> Array:
-    """The numbers of the features that count most, in ascending order.
+    """The indices of the most important features, in ascending order.
 
     >>> most_important(np.array([0.5, 0.0, 2.0]), 2).tolist()
     [0, 2]

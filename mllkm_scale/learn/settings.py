@@ -1,12 +1,12 @@
-"""How a descent goes: numbers of kernels and epochs, rows of a batch, and step lengths, as functions of the sizes.
+"""Settings of a descent: numbers of kernels and epochs, rows of a batch, and step lengths, as functions of the sizes.
 
 The numbers were found by trials on Covertype, MNIST, ijcnn1 and tables of 145 to 5,180 rows: step lengths, decays and
-the dropout of two classes by a look at test errors; epochs, numbers of kernels and the dropout of several classes on
-held-out parts of training rows. They are settings that have worked, not optima.
+the dropout for two classes with test errors in view; epochs, numbers of kernels and the dropout of several classes on
+held-out parts of training rows. They work well, but are not optimal.
 
 With more than 400,000 rows, they were tried on 440,000 and 880,000 deformed digits, by the error on digits of which no
-copy was learned, and on copies held out: what counts is how many rows are seen in all epochs, and not how many epochs
-these are (`_MOST_SEEN` bounds the time), and less dropout is better (`_VAST_ROWS`).
+copy was learned, and on held-out copies. The number of rows seen in all epochs matters, and not the number of epochs
+(`_MOST_SEEN` bounds the time). Less dropout is better there (`_VAST_ROWS`).
 """
 
 from __future__ import annotations
@@ -22,28 +22,32 @@ __all__ = ["RIDGE", "LearnSettings", "Tryout", "learn_settings", "learned_kernel
 _BATCH, _LEAST_BATCH, _LEAST_STEPS = 256, 16, 8
 _EPOCHS, _AT_ROWS, _FALL = 60.0, 5000.0, 0.15
 _LEAST_EPOCHS, _MOST_EPOCHS = 1, 100
-_MOST_SEEN = 1.5e7  # rows in all epochs, unless these are the fewest
-_LEAST_KERNELS, _MOST_KERNELS, _MORE_KERNELS = 50, 500, 1000  # one more for a thousand rows, but so many at most
+_MOST_SEEN = 1.5e7  # rows in all epochs, unless there is only one epoch
+_LEAST_KERNELS, _MOST_KERNELS, _MORE_KERNELS = 50, 500, 1000  # one more kernel per thousand rows, up to a limit
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
 _LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
-_VAST_ROWS = 400_000  # with more of them, several classes have no more dropout than two
+_VAST_ROWS = 400_000  # with more rows, several classes have the same dropout as two
 _HALF_WIDTHS, _WIDE_HALF_WIDTHS = (0.3, 0.6), (1.0, 3.0)
 RIDGE = 0.1
-"""Weight of the squared norms of local predictors, times the rows, where nothing says otherwise."""
+"""Default weight of the squared norms of local predictors, times the rows."""
 
 SAMPLE_ROWS = 1000
-"""Rows from which the first widths and the spread of the features are taken."""
+"""Number of rows from which the initial widths and the spread of the features are computed."""
 
 MOST_LEARNED = 30_000_000
-"""Rows from which kernels are learned, about: of more rows, chunks are drawn, which bounds the time."""
+"""Approximate largest number of rows from which kernels are learned: with more rows, chunks are drawn, which bounds the
+time."""
+
+TIME_SHARE = 0.7
+"""Of the time that is left when it begins, what a descent may take; the passes that follow have the rest."""
 
 HELD_SHARE, MOST_HELD = 0.05, 2500
-"""Rows that are held out to measure the error by: a share, and not more than so many."""
+"""Rows that are held out to measure the error: a share, and the largest number."""
 
 
 @dataclass(frozen=True)
 class Tryout:
-    """What a descent may take that settings are compared by: multiply-adds, and a share of the epochs."""
+    """Limits of a descent in the comparison of settings: multiply-adds, and a share of the epochs."""
 
     flops: float
     epochs: float = 1.0
@@ -51,7 +55,7 @@ class Tryout:
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """What a descent does; `rates` are the step lengths of the groups of parameters at the top of the cycle."""
+    """Settings of a descent; `rate` and `metric_rate` are the largest step lengths of the cycle."""
 
     n_kernels: int
     epochs: int
@@ -61,14 +65,14 @@ class LearnSettings:
     seed: int = 0
     rate: float = 0.015
     metric_rate: float = 0.06
-    half_widths: tuple[float, float] = _HALF_WIDTHS  # of the first bumps, in median distances
-    dropout: float = 0.0  # share of the kernels that are left out of a step, others in each
+    half_widths: tuple[float, float] = _HALF_WIDTHS  # of the initial bumps, in median distances
+    dropout: float = 0.0  # share of the kernels that a step leaves out, different ones in each step
     rise: float = 0.3  # share of the steps in which the step length rises
     decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
-    floor: float = 1e-4  # gradients well below it take steps of their own size, and not of the full length
+    floor: float = 1e-4  # gradients well below it take steps proportional to their size instead of full steps
 
     def cut(self, n_rows: int, n_features: int, n_outputs: int, tryout: Tryout) -> LearnSettings:
-        """Settings to compare others by: a share of the epochs, and kernels for at most so many multiply-adds."""
+        """Settings for a comparison: a share of the epochs, and fewer kernels if the multiply-adds exceed the limit."""
         epochs = max(1, round(tryout.epochs * self.epochs))
         of_a_kernel = 3.0 * epochs * n_rows * (n_features + n_outputs * (n_features + 1))
         return replace(self, epochs=epochs, n_kernels=max(1, min(self.n_kernels, int(tryout.flops / of_a_kernel))))
@@ -81,10 +85,10 @@ class LearnSettings:
 
 
 def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int) -> int:
-    """Kernels that are learned of so many rows: as many as were asked for, or 2.5 times the root of rows x outputs.
+    """Number of kernels to learn: the given number, or for a step 2.5 times the root of rows x outputs.
 
-    A step has so many of them; with those that are left out of it they are more. Of two classes alone, many rows have
-    more kernels than the limit by as many as a step leaves out.
+    The kernels that a step leaves out are added to this number. With two classes and many rows, they are also added to
+    the limit.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
     (271, 30)
@@ -118,7 +122,8 @@ def learn_settings(
     ridge: float = RIDGE,
     wide: bool = False,
 ) -> LearnSettings:
-    """The settings for so many rows and kernels; `ridge` is times the rows, and `wide` is of the first bumps."""
+    """The settings for these numbers of rows and kernels; `ridge` is multiplied by the rows, and `wide` is about the
+    initial bumps."""
     epochs = min(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _MOST_SEEN / n_rows)
     epochs = round(min(max(epochs, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))

@@ -1,9 +1,9 @@
-"""What becomes of a learned machine: where MKL starts, and what run.json remembers.
+"""The learned machine as the start of MKL, and its record in run.json.
 
-Its metric becomes a part of the preparation, its kernels are candidates, and its predictors are where SequentialMKL
-starts. A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the
-kernel, the squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; with it go P = 1/2 (sum |w_m|)^2 + C sum
-hinge (F5) and the weights beta_m = |w_m| / sum |w_m|, with which sum_m |w_m|^2 / beta_m is as small as it can be.
+Its metric becomes part of the preparation, its kernels become candidates, and SequentialMKL starts from its predictors.
+A local predictor of kernel m with the scale s_m (unit trace) and the local bias b has, in the space of the kernel, the
+squared norm |w_m|^2 = (|coef_m|^2 + local_coef_m^2 / b) / s_m; This gives P = 1/2 (sum |w_m|)^2 + C sum hinge (F5), and
+the weights beta_m = |w_m| / sum |w_m|, which minimise sum_m |w_m|^2 / beta_m.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUANTILES = (0.125, 0.375, 0.625, 0.875)
 
 @dataclass(frozen=True)
 class LearnedStart:
-    """The learned machine in the space of the kernels: candidates, and local predictors of them."""
+    """The learned machine in the space of the kernels: candidates, and their local predictors."""
 
     kernels: LocallyLinearKernels
     coef: Array  # (K, s, d)
@@ -40,7 +40,7 @@ class LearnedStart:
     epochs: tuple[Epoch, ...]
 
     def spread_gammas(self) -> Array:
-        """Scales for a grid: quantiles of those that were learned."""
+        """Scales for a grid: quantiles of the learned scales."""
         return np.unique(np.exp(np.quantile(np.log(self.kernels.gammas), _QUANTILES)))
 
     def norms(self, outputs: slice | Array = slice(None)) -> Array:
@@ -59,7 +59,7 @@ class LearnedStart:
 
 
 def folded(preprocessor: Preprocessor, learned: Learned) -> Preprocessor:
-    """The preparation with the learned metric in it; features that vanish there are not read any more."""
+    """The preparation with the learned metric; features that the metric drops are no longer read."""
     metric = learned.machine.metric
     if metric is None:
         return preprocessor
@@ -71,7 +71,8 @@ def folded(preprocessor: Preprocessor, learned: Learned) -> Preprocessor:
 def start_of(learned: Learned, family: Family, reference: Array | None) -> LearnedStart:
     """Kernels and predictors of the learned machine in the space that `folded` prepares.
 
-    `reference` are the rows for unit trace, None for kernels as they are. Kernels that reach no sample are left out.
+    `reference` are the rows for unit trace, or None for unnormalised kernels. Kernels that are zero on all samples are
+    left out.
     """
     machine = learned.machine
     anchors, gammas = machine.mapped_anchors, np.exp(machine.log_gammas.astype(np.float64))
@@ -89,22 +90,22 @@ def start_of(learned: Learned, family: Family, reference: Array | None) -> Learn
 
 @dataclass(frozen=True)
 class LearnedRecord:
-    """What was learned, in numbers.
+    """A summary of what was learned.
 
     Attributes
     ----------
     n_kernels : int
-        Kernels that were learned.
+        Number of learned kernels.
     metric : str, int or None
-        What was learned of the features.
+        The kind of the learned metric.
     importance : tuple of float
-        Of each prepared column, with six digits: its spread in the metric, divided by the largest.
+        For each prepared column, with six digits: its spread in the metric, divided by the largest.
     features : tuple of int, or None
         The feature that each column is made of; None if columns are principal components.
     quantile : tuple of bool
         Whether each column is a quantile column.
     dropped_columns, dropped_features : int
-        Columns that vanish in the metric, and features of which no column is left.
+        Columns that the metric drops, and features without any remaining column.
     """
 
     n_kernels: int
@@ -121,7 +122,7 @@ class LearnedRecord:
 
 
 def record_of(learned: Learned, preprocessor: Preprocessor) -> LearnedRecord:
-    """The record of what was learned on rows that `preprocessor` has prepared, which has no metric in it yet."""
+    """The record of what was learned on rows prepared by `preprocessor`, which does not yet have the metric."""
     layout, scaling = learned.machine.layout, preprocessor.scaling
     kept = (
         learned.kept_features if layout.metric is not None and not layout.linear else np.ones(layout.n_features, bool)

@@ -9,10 +9,10 @@
         every k_m with beta_m = 0 leaves S
     until none has entered
 
-What the listing leaves open is numerical. alpha and beta are optimal to a tolerance only, so a kernel
-violates when q_m > (1 + tol/2) max over S of q. SolveMKL goes to a tenth of the gap over the whole family
-(F5), at last to tol/2: where no kernel violates then, that gap is at most tol/2 + tol/2 g/P <= tol. The loop
-ends at a gap of tol, and where J(beta) no longer falls although SolveMKL is given ever smaller tolerances.
+The listing leaves the numerical tolerances open. alpha and beta are optimal only to a tolerance, so a kernel violates
+if q_m > (1 + tol/2) max over S of q. SolveMKL is solved to a tenth of the gap over the whole family (F5), and finally
+to tol/2. If no kernel violates then, that gap is at most tol/2 + tol/2 g/P <= tol. The loop ends at a gap of tol, or if
+J(beta) no longer decreases with smaller tolerances of SolveMKL.
 """
 
 from __future__ import annotations
@@ -20,106 +20,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.gram.blocks import Block, make_block
-from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.mkl.certificate import Certificate, dual_value
+from mllkm_scale.mkl.families import KernelFamily
 from mllkm_scale.mkl.oracle import Evaluation, Oracle
 from mllkm_scale.mkl.simple import simple_mkl
 from mllkm_scale.mkl.state import Machine
-from mllkm_scale.scan.products import scan_block
-from mllkm_scale.scan.support import Support
 from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.svm import DenseSVM
 
-__all__ = ["ActiveKernels", "GridFamily", "KernelFamily", "PaperMKL", "PaperState"]
+__all__ = ["PaperMKL", "PaperState"]
 
 _LOOSEST_TOL = 0.1  # of SolveMKL
-_TIGHTEST_TOL = 1e-3  # of SolveMKL, times tol: it is not asked for more
-
-
-class ActiveKernels(Protocol):
-    """The kernels of S on the training rows."""
-
-    def gram(self, weights: Array) -> Array:
-        """sum_m beta_m K_m, shape (n, n)."""
-
-    def forms(self, signed_duals: Array) -> Array:
-        """q_m summed over the classes, shape (s,)."""
-
-
-class KernelFamily(Protocol):
-    """All kernels {k_m}, named by integer ids; `GenericFamily` is one, `GridFamily` another."""
-
-    @property
-    def scales(self) -> Array:
-        """Factor of each kernel; 0 excludes it."""
-
-    def __len__(self) -> int: ...
-
-    def active(self, ids: Array, X: Array) -> ActiveKernels:
-        """The kernels with these ids on these rows."""
-
-    def combined_gram(self, ids: Array, weights: Array, X: Array, Z: Array) -> Array:
-        """sum_m beta_m k_m(x, z)."""
-
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
-        """q_m of ALL kernels, summed over the classes, for signed duals (n, K)."""
-
-    def describe(self, id: int) -> str:
-        """What a person calls the kernel."""
-
-
-@dataclass(frozen=True)
-class GridFamily:
-    """The locally linear kernels of a grid, in double precision."""
-
-    grid: KernelGrid
-
-    @property
-    def scales(self) -> Array:
-        return self.grid.scales.ravel()
-
-    def __len__(self) -> int:
-        return len(self.grid)
-
-    def active(self, ids: Array, X: Array) -> ActiveKernels:
-        return _ActiveBlock(make_block(self.grid.take(ids), X, np.ones(len(X))))
-
-    def combined_gram(self, ids: Array, weights: Array, X: Array, Z: Array) -> Array:
-        return self.grid.take(ids).combined_gram(weights, X, Z)
-
-    def quadratic_forms(self, X: Array, signed_duals: Array) -> Array:
-        rows = np.flatnonzero(signed_duals.any(axis=1))
-        support = Support.of(X[rows], signed_duals[rows], np.dtype(np.float64))
-        grid = self.grid
-        parts = [
-            scan_block(grid.family, chunk, grid.gammas, grid.scales[start : start + len(chunk)], support)
-            for start, chunk in grid.anchors.chunks()
-        ]
-        return np.concatenate(parts).ravel()
-
-    def describe(self, id: int) -> str:
-        anchor, gamma = divmod(int(id), len(self.grid.gammas))
-        kind = "component-wise " if self.grid.family.componentwise else ""
-        return f"{kind}{self.grid.family.map}, anchor {anchor}, gamma {self.grid.gammas[gamma]:.4g}"
-
-
-@dataclass(frozen=True)
-class _ActiveBlock:
-    """A block whose signs are all one, so that it speaks of K and not of y y' o K."""
-
-    block: Block
-
-    def gram(self, weights: Array) -> Array:
-        return self.block.gram(weights)
-
-    def forms(self, signed_duals: Array) -> Array:
-        return np.asarray(sum(self.block.forms(a) for a in signed_duals.T))
+_TIGHTEST_TOL = 1e-3  # of SolveMKL, times tol: its smallest tolerance
 
 
 @dataclass(frozen=True)
@@ -131,9 +47,9 @@ class PaperState:
     weights: Array  # beta (s,)
     duals: Array  # alpha (n, K)
     violators: Array  # ids that enter S next, the worst first
-    inner_tol: float  # relative gap that SolveMKL goes to next
+    inner_tol: float  # relative gap of the next SolveMKL
     value: float  # the lowest J(beta) so far, from above
-    stalled: bool  # J does not fall any more
+    stalled: bool  # J no longer decreases
 
     @property
     def machine(self) -> Machine:
@@ -141,7 +57,7 @@ class PaperState:
 
     @property
     def proof(self) -> Array:
-        """Duals of the certificate: all samples are in play from the beginning."""
+        """Duals of the certificate: those of all samples."""
         return self.duals
 
 
@@ -158,13 +74,14 @@ class PaperMKL:
     tol : float
         Relative duality gap over all kernels at which the loop ends.
     insertions : int, optional
-        At most so many kernels enter a round, the worst violators first; all of them by default, as printed.
+        Largest number of kernels that enter in a round, the worst violators first; by default all violators, as in the
+        paper.
     seed : int
-        Of the orders in which SDCA visits the samples.
+        Seed of the orders in which SDCA visits the samples.
     max_epochs : int
-        Of SDCA, for one SVM.
+        Largest number of epochs of SDCA for one SVM.
     poll : callable
-        Called between two steps of SolveMKL; what it raises ends the training.
+        Called between two steps of SolveMKL; an exception that it raises ends the training.
 
     Examples
     --------
@@ -195,7 +112,7 @@ class PaperMKL:
         self.seed, self.max_epochs, self.poll = seed, max_epochs, poll
 
     def rounds(self, state: PaperState | None = None) -> Iterator[tuple[PaperState, Certificate]]:
-        """The state after each round, with what was proved about it; a given state is where to go on."""
+        """The state after each round, and its certificate; training continues from a given state."""
         state = state or self.start()
         while True:
             started = time.perf_counter()
@@ -257,10 +174,10 @@ class PaperMKL:
         return candidates[np.argsort(-q[candidates], kind="stable")]
 
     def settle(self, state: PaperState, violators: Array, value: float, gap: float) -> PaperState:
-        """End of the round: who enters next, and how far SolveMKL goes then."""
+        """The end of a round: the kernels to insert next, and the next tolerance of SolveMKL."""
         if value < state.value:
             inner_tol = min(state.inner_tol, max(0.5 * self.tol, 0.1 * gap))
-        else:  # the duals are not good enough to tell whether J has fallen
+        else:  # the duals are not exact enough to tell whether J has decreased
             inner_tol = 0.1 * state.inner_tol
         return replace(
             state,
@@ -272,11 +189,11 @@ class PaperMKL:
         )
 
     def budget_spent(self, state: PaperState) -> bool:
-        """Never: Algorithm 2 knows no budget of kernels, and its machine is cut when it has ended."""
+        """False: Algorithm 2 has no budget of kernels; its machine is truncated at the end."""
         return False
 
     def truncated(self, state: PaperState, max_kernels: int) -> PaperState:
-        """Only the heaviest kernels, to be solved for once more."""
+        """Only the kernels with the largest weights, to be solved for again."""
         heaviest = np.sort(np.argsort(-state.weights, kind="stable")[:max_kernels])
         weights = state.weights[heaviest]
         return replace(
@@ -287,7 +204,7 @@ class PaperMKL:
         )
 
     def warm(self, state: PaperState, C_before: float) -> PaperState:
-        """The end of the problem with another C as the start of this one: duals at their bound stay there."""
+        """The solution of the problem with another C as the start of this one; duals at their bound stay there."""
         upper, before = self.box.upper[:, None], replace(self.box, C=C_before).upper[:, None]
         duals = np.where(state.duals == before, upper, np.minimum(state.duals, upper))
         return replace(state, round=0, duals=duals, inner_tol=_LOOSEST_TOL, value=np.inf, stalled=False)

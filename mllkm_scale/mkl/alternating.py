@@ -1,7 +1,7 @@
 """First-order weights: SVMs at fixed weights, then the closed form  beta_m ~ beta_m sqrt(q_m)^omega  (F8).
 
-It asks nothing of the SVMs but their duals, so it works on dense Grams, on tiles and on explicit features; it is what
-is left where the working set is too large for the interior point's factors.
+It needs only the duals of the SVMs, so it works on dense Gram matrices, on tiles and on explicit features. It is used
+if the working set is too large for the factors of the interior point method.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def alternating_mkl(
 
 
 def _without_small_weights(oracle: Oracle, solution: Solution, tol: float) -> Solution:
-    """The solution without weights that the closed form would bring to zero at last, if the gap allows."""
+    """The solution without weights that the closed form would eventually bring to zero, if the gap allows."""
     weights = np.where(solution.weights < _SMALL * solution.weights.max(), 0.0, solution.weights)
     weights = weights / weights.sum()
     sizes = [len(part) for part in oracle.duals]

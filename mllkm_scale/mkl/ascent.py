@@ -1,12 +1,12 @@
-"""First-order MKL on many samples: an epoch of SDCA on every class, then weights in closed form, again and again.
+"""First-order MKL on many samples: epochs of SDCA on every class alternate with closed-form updates of the weights.
 
     max over alpha  sum alpha - 1/2 sum_m beta_m q_m(alpha)      an epoch after the other, whatever beta is
     beta_m ~ beta_m q_m^(omega / 2)                              omega = 1: the minimum for the w_m of these duals
 
-The forms q are by-products of an epoch. SVMs are never solved for weights that will change, so that weights cost
-nothing: P and D come as near as those of one SVM with the final weights do in the same epochs. An epoch is three matrix
-products of the size of the features (`solver.local_blocks`), where a step of the interior point makes and factors
-matrices of samples x samples. Samples at C cost nothing while they rest.
+The forms q are by-products of an epoch. No SVM is solved to convergence for weights that will change, so the weights
+cost almost nothing: after the same number of epochs, P and D are as close as those of one SVM with the final weights.
+An epoch is three matrix products of the size of the features (`solver.local_blocks`), where a step of the interior
+point makes and factors matrices of samples x samples. Samples at C that are left out of an epoch cost nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from mllkm_scale.solver.svm import resting
 __all__ = ["ClassSamples", "joint_ascent", "reweighed", "with_a_share"]
 
 
-_EPOCHS = 3  # between two passes for the margins, which take half the time of an epoch
-_LIFTED = 0.1  # of an equal share, at most, for kernels that should have more
+_EPOCHS = 3  # epochs between two passes for the margins, which take half the time of an epoch
+_LIFTED = 0.1  # of an equal share: the least weight of kernels that should have more
 OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
-_SMALLEST = 1e-9  # of the largest weight: it can come back
-_SHARES = 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4  # of the largest weight: those below it go, if the gap allows
-_SURELY = 0.25  # of the epochs that may be to go, before which progress is not judged
-_TIMES = 4  # of them, in all: progress that always promises to arrive
+_SMALLEST = 1e-9  # of the largest weight: the least weight, from which a kernel can come back
+_SHARES = 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4  # of the largest weight: smaller ones become zero, if the gap allows
+_SURELY = 0.25  # of the allowed epochs, before which progress is not judged
+_TIMES = 4  # of the allowed epochs, in total: a limit for progress that never arrives
 _TINY = 1e-12
 
 
@@ -62,10 +62,11 @@ def joint_ascent(
     threads: Threads | None = None,
     poll: Callable[[], None] = lambda: None,
 ) -> Solution:
-    """Ascend from positive weights and the duals of the classes until the gap is `tol`, or `most_epochs` would not do.
+    """Ascend from positive weights and the duals of the classes to the gap `tol`; give up if `most_epochs` would not
+    suffice.
 
-    That is, if by the progress so far more epochs than these are still to go. The best point seen is returned. D is
-    that of the duals, shortened to their best multiple.
+    That is, if the progress so far predicts that more epochs than these are needed. The best point is returned. D is
+    the value of the best multiple of the duals.
     """
     threads = threads or Threads()
     best: Solution | None = None
@@ -94,7 +95,7 @@ def joint_ascent(
 
 
 def _advance(weights: Array, key: tuple[int, int], task: tuple[int, tuple[ClassSamples, Array]]) -> None:
-    """An epoch of one class over the samples that do not rest."""
+    """An epoch of one class over the samples that are not left out."""
     (seed, epochs), (number, (samples, rests)) = key, task
     samples.reweigh(weights)
     order = epoch_orders(len(rests), 1, seed, number, epochs)[0]
@@ -102,13 +103,14 @@ def _advance(weights: Array, key: tuple[int, int], task: tuple[int, tuple[ClassS
 
 
 def reweighed(weights: Array, forms: Array) -> Array:
-    """Positive weights (their sum is 1) in closed form, beyond it by the over-relaxation.
+    """Positive weights (their sum is 1) in closed form, over-relaxed.
 
-    Those of kernels with more than the mean form grow by a factor only, and the largest q, and D with it, would wait
-    for the smallest. So they have a share at least, by how much their form is more.
+    The weight of a kernel with a form above the mean grows only by a factor per update. So a very small weight would
+    keep the largest q, and with it D, far from the optimum for long. Such a kernel therefore gets a minimal share,
+    which depends on its form.
     """
     mean = float(weights @ forms)
-    if mean > 0.0:  # duals of zero say nothing
+    if mean > 0.0:  # zero duals give no information
         weights = weights * (forms / mean) ** (0.5 * OVER_RELAXATION)
         weights /= weights.sum()
         weights = np.maximum(weights, np.minimum(forms / mean - 1.0, _LIFTED) / len(weights))
@@ -117,12 +119,12 @@ def reweighed(weights: Array, forms: Array) -> Array:
 
 
 def _distance(gap: float) -> float:
-    """log(P / D - 1), which falls by about as much in every epoch, whether D is near zero or near P."""
+    """log(P / D - 1), which decreases by about the same amount in every epoch, for D near zero and near P."""
     return float(np.log(max(gap, _TINY) / max(1.0 - gap, _TINY)))
 
 
 def _epochs_to_go(distances: Sequence[float], tol: float) -> float:
-    """How many epochs will follow, if progress stays what it was over the second half of those that were."""
+    """Predicted number of remaining epochs, at the rate of the second half of the epochs so far."""
     looked_at = len(distances) // 2
     rate = (distances[-1 - looked_at] - distances[-1]) / max(1, looked_at)
     return max(1.0, (distances[-1] - _distance(tol)) / rate) * _EPOCHS if rate > 0.0 else np.inf
@@ -136,7 +138,7 @@ def _pruned(
     tol: float,
     threads: Threads,
 ) -> Solution:
-    """The solution without its smallest weights: as many as the tolerance allows."""
+    """The solution without its smallest weights, as far as the tolerance allows."""
     if solution.objective.gap > tol:
         return solution
     for share in _SHARES:
@@ -164,10 +166,10 @@ def _objective(
 
 
 def with_a_share(weights: Array, share: float) -> Array:
-    """Weights of which kernels without one get a share in all: without it they could not get any.
+    """Weights in which the kernels of zero weight share a part, so that they can grow.
 
-    A kernel that reaches few samples is large there. Had it no weight, all of these would be at C for it to answer to,
-    though the least weight of it would set them free.
+    A kernel that is nonzero on few samples is large there. With zero weight, all these samples would go to C, although
+    the smallest weight of the kernel would take them off this bound.
     """
     new = weights <= 0.0
     if not new.any() or new.all():

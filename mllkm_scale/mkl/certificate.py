@@ -1,9 +1,8 @@
-"""P and D: what a machine and what duals prove of the optimum (F5, F15), and the certificate of a round.
+"""P and D: the bounds on the optimum that a machine and that duals prove (F5, F15), and the certificate of a round.
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + sum_i C_i hinge_i
 
-with w_m = beta_m v_m and q_m = |v_m|^2, so that |w_m| = beta_m sqrt(q_m). Any P goes with any D, wherever
-they were seen.
+with w_m = beta_m v_m and q_m = |v_m|^2, so that |w_m| = beta_m sqrt(q_m). P and D may come from different rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Objective:
 
 
 def primal_value(weights: Array, forms: Array, loss: float) -> float:
-    """P of kernels with these weights and forms q, whose loss sum C_i hinge_i is known.
+    """P for these weights, forms q and loss sum C_i hinge_i.
 
     >>> primal_value(np.array([0.5, 0.5]), np.array([4.0, 16.0]), 1.0)
     5.5
@@ -41,7 +40,7 @@ def primal_value(weights: Array, forms: Array, loss: float) -> float:
 
 
 def dual_value(total: float, largest: float) -> float:
-    """D of duals with this sum, and this largest q over all kernels.
+    """D for duals with this sum, and this largest q over all kernels.
 
     >>> dual_value(3.0, 4.0)
     1.0
@@ -51,14 +50,14 @@ def dual_value(total: float, largest: float) -> float:
 
 @dataclass(frozen=True)
 class Proof:
-    """A bound D on the optimum, and the duals (n, K) from 0 to C_i whose value it is."""
+    """A bound D on the optimum, and the duals (n, K), from 0 to C_i, that prove it."""
 
     dual: float
     duals: Array
 
 
 def proof_of(duals: Array, largest: float) -> Proof:
-    """What duals prove whose largest q is known, once they are shortened to the best multiple of them.
+    """The bound that duals prove, given the largest q, after scaling them by the best factor t <= 1.
 
     t sum alpha - t^2 / 2 max q is largest at t = sum alpha / max q, or at 1 if that is less (F15).
 
@@ -73,7 +72,7 @@ def proof_of(duals: Array, largest: float) -> Proof:
 
 @dataclass(frozen=True)
 class Certificate(Objective):
-    """The least P and the largest D so far, over all samples and all kernels; sizes and times of the round."""
+    """The smallest P and the largest D so far, over all samples and all kernels; sizes and times of the round."""
 
     n_active: int  # kernels with a positive weight
     n_support: int  # samples with a nonzero dual
@@ -86,8 +85,8 @@ class Certificate(Objective):
     margins_s: float
     scan_s: float
     n_scanned: int  # kernels of all scans of the round
-    lagged: bool = False  # D is of earlier duals: not all kernels were scanned for those of this round
-    likely_dual: float = -math.inf  # D of the duals of this round, as far as kernels were scanned
+    lagged: bool = False  # D is that of earlier duals: not all kernels were scanned with the duals of this round
+    likely_dual: float = -math.inf  # D of the duals of this round over the scanned kernels
 
     @property
     def likely_gap(self) -> float:

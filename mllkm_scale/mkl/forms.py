@@ -1,13 +1,13 @@
-"""Which form the inner problem takes, and the memory of each: pure arithmetic over sizes (F11).
+"""The forms of the inner problem: their memory, and the choice among them, by arithmetic over sizes (F11).
 
 dense      interior point: the factor, the bumps and the rows of every class in memory
 lean       the same with bumps in single precision, and rows as they are stored
            both factor the smaller side of the features, samples or columns (F17)
-features   epochs of SDCA on explicit features of all classes, whose bumps are in memory, with weights that follow
-streamed   the same with bumps that are made wherever they are needed
+features   epochs of SDCA on explicit features of all classes, bumps in memory, with weight updates between them
+streamed   the same with bumps that are computed when they are needed
 tiles      SVMs on tiles of the combined Gram, class by class, and the interior point on the free samples
 
-Before the interior point come epochs as of "features", as long as these are likely to arrive for less.
+Epochs as in "features" precede the interior point, as long as they are likely to be cheaper.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
-from mllkm_scale.mkl.factors import PANEL
+from mllkm_scale.mkl.interior.factors import PANEL
 from mllkm_scale.mkl.restricted import ROWS
 from mllkm_scale.solver.local_blocks import AHEAD_ROWS, BLOCK_ROWS, PASS_ROWS
+from mllkm_scale.solver.tiled_svm import TILE_ROWS
 
 __all__ = [
     "COLUMN_TOL",
@@ -29,7 +30,6 @@ __all__ = [
     "Choice",
     "InnerSizes",
     "choose_form",
-    "column_flops",
     "dense_bytes",
     "feature_bytes",
     "feature_flops",
@@ -39,38 +39,37 @@ __all__ = [
     "interior_form",
     "kept_bytes",
     "lean_bytes",
-    "sample_flops",
     "streamed_bytes",
     "threads_that_fit",
     "tile_bytes",
 ]
 
 _F = 8  # the inner problem is solved in double precision
-_QUICK = 3e11  # multiply-adds of the interior point up to which no samples are held to save some: seconds
-_VECTORS = 8  # sets of vectors of every class: of the point, its direction, and products in the making
+_QUICK = 3e11  # multiply-adds of the interior point below which all samples stay free: seconds
+_VECTORS = 8  # sets of vectors of every class: of the point, its direction, and temporary products
 _DOUBLE = 2.0  # multiply-adds in single precision that take the time of one in double precision
-_STEPS = 10  # of the interior point, as seen
+_STEPS = 10  # of the interior point, as observed
 _PRODUCTS = 16  # of a step, with the features or their transpose
-_SMALL = 2.0  # multiply-adds of large products that take the time of one in the small products of a block
-_CALLS = 5e4  # likewise, that take the time of what a sample costs beside its products
+_SMALL = 2.0  # multiply-adds of large products in the time of one in the small products of a block
+_CALLS = 5e4  # likewise, in the time of the overhead per sample
 _EPOCHS = 20  # of SDCA for one set of weights
-_ASCENT_EPOCHS = 60  # of SDCA whose weights follow, as seen
+_ASCENT_EPOCHS = 60  # of SDCA with weight updates, as observed
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
 COLUMN_TOL = 1e-5
-"""Gaps down to this one are reached by factors of columns: Woodbury's formula loses the digits beyond it."""
+"""Smallest gap for factors of columns: Woodbury's formula loses further digits."""
 FIRST_ORDER = ("features", "streamed")
-"""The forms that are epochs."""
+"""The forms that use epochs of SDCA."""
 FIRST_ORDER_TOL = 1e-3
-"""Gaps down to this one are reached by epochs in single precision."""
-THREADS = 2  # tasks in flight that are counted: were it their real number, the form and the bits would follow it
+"""Smallest gap for epochs in single precision."""
+THREADS = 2  # concurrent tasks that are counted; with the real number, the form and the bits would depend on it
 
 
 @dataclass(frozen=True)
 class InnerSizes:
     """Sizes of the restricted problem: working samples of each class, active kernels, features.
 
-    `itemsize` is the bytes of a number of a sample, and `tol` the gap that is asked for.
+    `itemsize` is the size of a number of a sample in bytes, and `tol` the requested gap.
     """
 
     working: Sequence[int]
@@ -88,7 +87,7 @@ class InnerSizes:
     @property
     def by_columns(self) -> bool:
         """Whether factors of the columns are cheaper than those of the samples, and exact enough (F17)."""
-        return self.tol >= COLUMN_TOL and column_flops(self) < sample_flops(self)
+        return self.tol >= COLUMN_TOL and _column_flops(self) < _sample_flops(self)
 
     @property
     def largest(self) -> int:
@@ -101,13 +100,13 @@ class InnerSizes:
 
     @property
     def width(self) -> int:
-        """Numbers that a kernel keeps for a sample: a bump (global), or its explicit features."""
+        """Numbers per kernel and sample: a bump (global), or the explicit features."""
         return self.features + 1 if self.componentwise else 1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The form chosen, the bytes it needs, and why."""
+    """The chosen form, the bytes that it needs, and the reason."""
 
     form: str
     bytes: int
@@ -117,19 +116,19 @@ class Choice:
 def dense_bytes(sizes: InnerSizes) -> int:
     """Interior point: per class the factor, rows, bumps, U and Y, vectors; the Schur complement; and tasks in flight.
 
-    The factors are counted in double precision, to which they may have to go. Those of columns go with explicit
-    features in the place of Y.
+    The factors are counted in double precision, which may become necessary. Factors of columns have explicit features
+    instead of Y.
     """
     return _interior_bytes(sizes, (sizes.width + 1) * _F, _F)
 
 
 def lean_bytes(sizes: InnerSizes) -> int:
-    """Likewise with bumps in single precision, without U, and with rows of the bytes that they are stored in."""
+    """Likewise with bumps in single precision, without U, and with rows in their stored type."""
     return _interior_bytes(sizes, 4, sizes.itemsize)
 
 
 def _interior_bytes(sizes: InnerSizes, map_bytes: int, row_bytes: int) -> int:
-    """Interior point with so many bytes for what a kernel keeps of a sample, and for a feature of it."""
+    """Interior point with these numbers of bytes per kernel and sample, and per feature of a sample."""
     S, total = sizes.kernels, sum(sizes.working)
     p = sizes.columns
     factors = sum(p * (w + p + 2 * S) if sizes.by_columns else w * w for w in sizes.working)
@@ -139,7 +138,7 @@ def _interior_bytes(sizes: InnerSizes, map_bytes: int, row_bytes: int) -> int:
 
 
 def _in_flight_bytes(sizes: InnerSizes) -> int:
-    """What a task of the interior point takes, and two of its results: maps and a panel, rows at once, Y'Y."""
+    """Bytes of a task of the interior point, and of two of its results: maps and a panel, a block of rows, Y'Y."""
     S, L = sizes.kernels, sizes.largest
     if sizes.by_columns:
         p = sizes.columns
@@ -151,12 +150,12 @@ def _in_flight_bytes(sizes: InnerSizes) -> int:
 
 
 def threads_that_fit(sizes: InnerSizes, choice: Choice, available_bytes: int) -> int:
-    """Threads of the interior point: as many as were counted for the form, and more as far as memory allows."""
+    """Threads of the interior point: the number counted for the form, and more if memory allows."""
     return THREADS + max(0, available_bytes - choice.bytes) // _in_flight_bytes(sizes)
 
 
 def feature_bytes(sizes: InnerSizes) -> int:
-    """Of all classes: bumps or features, rows, duals and sums; and tasks in flight."""
+    """Bytes for all classes: bumps or features, rows, duals and sums; and concurrent tasks."""
     per_kernel = 3 * _F * (sizes.features + 1) if sizes.componentwise else sizes.single_bytes
     return sum(sizes.working) * sizes.kernels * per_kernel + streamed_bytes(sizes)
 
@@ -173,9 +172,10 @@ def streamed_bytes(sizes: InnerSizes) -> int:
     return rows + sums + THREADS * (ready + PASS_ROWS * 3 * _F * S)
 
 
-def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
-    """Rows of the classes whose SVMs are solved at a time, a tile and forms in the making; the store takes the rest."""
-    tile_rows = min(tile_rows, sizes.largest)
+def tile_bytes(sizes: InnerSizes) -> int:
+    """Rows of the classes whose SVMs are solved at the same time, a tile and temporary forms; the store gets the
+    rest."""
+    tile_rows = min(TILE_ROWS, sizes.largest)
     making = tile_rows * sizes.kernels * _F * (6 * (sizes.features + 1) if sizes.componentwise else 6)
     if sizes.componentwise:
         making = min(making, 6 * FEATURE_BLOCK_BYTES)
@@ -184,10 +184,10 @@ def tile_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
     return min(THREADS, len(sizes.working)) * (_F * (rows + 4 * tile_rows**2) + making + forms)
 
 
-def kept_bytes(sizes: InnerSizes, tile_rows: int = 1024) -> int:
-    """Tiles of the classes at work, if the store keeps them all: those on the diagonal and below."""
-    whole, rest = divmod(sizes.largest, tile_rows)
-    diagonal = whole * tile_rows**2 + rest**2
+def kept_bytes(sizes: InnerSizes) -> int:
+    """Bytes of all tiles of the current classes: those on the diagonal and below."""
+    whole, rest = divmod(sizes.largest, TILE_ROWS)
+    diagonal = whole * TILE_ROWS**2 + rest**2
     return min(THREADS, len(sizes.working)) * _F * (sizes.largest**2 + diagonal) // 2
 
 
@@ -198,7 +198,7 @@ def feature_flops(sizes: InnerSizes, epochs: float = _EPOCHS) -> float:
 
 
 def tile_flops(sizes: InnerSizes, kept: bool) -> float:
-    """Multiply-adds of SVMs on tiles, which are made once, or in every epoch if the store cannot keep them."""
+    """Multiply-adds of SVMs on tiles, which are computed once, or in every epoch if the store cannot keep them."""
     per_kernel = sizes.features + 1 if sizes.componentwise else 3
     making = 0.5 * (per_kernel * sizes.kernels + sizes.features) * (1 if kept else _EPOCHS)
     return sum(float(w) * w for w in sizes.working) * (making + _EPOCHS)
@@ -206,11 +206,11 @@ def tile_flops(sizes: InnerSizes, kept: bool) -> float:
 
 def interior_flops(sizes: InnerSizes, share: float = 1.0) -> float:
     """Multiply-adds of the interior point on a share of the samples."""
-    flops = column_flops if sizes.by_columns else sample_flops
+    flops = _column_flops if sizes.by_columns else _sample_flops
     return _STEPS * flops(sizes, share)
 
 
-def sample_flops(sizes: InnerSizes, share: float = 1.0) -> float:
+def _sample_flops(sizes: InnerSizes, share: float = 1.0) -> float:
     """Multiply-adds of a step that factors the side of the samples: Grams, factors, Y and Y'Y; and products with N."""
     S = sizes.kernels
     gram = 0.5 * (sizes.features + 1) if sizes.componentwise else 1.5
@@ -219,7 +219,7 @@ def sample_flops(sizes: InnerSizes, share: float = 1.0) -> float:
     return products + sum(w * w * (gram * S + w / 6.0 + 0.5 * S) + 0.5 * w * S * S for w in working)
 
 
-def column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
+def _column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
     """Likewise for the side of the columns: S = I + G'G and its factor, Y and Y'Y, in double precision."""
     p, S = float(sizes.columns), sizes.kernels
     factors = sum(p * p * (0.5 * share * w + p / 6.0 + 0.5 * S) + 0.5 * p * S * S for w in sizes.working)
@@ -227,12 +227,12 @@ def column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
 
 
 def inner_flops(sizes: InnerSizes, form: str) -> float:
-    """Multiply-adds that solving takes, roughly: epochs, or the form that follows them if these are fewer."""
+    """Approximate multiply-adds of solving: of epochs, or of the form that follows them if that is less."""
     return min(feature_flops(sizes, _ASCENT_EPOCHS), flops_after_epochs(sizes, form))
 
 
 def flops_after_epochs(sizes: InnerSizes, form: str) -> float:
-    """Multiply-adds of what follows epochs that do not arrive: the interior point; or SVMs, and free samples."""
+    """Multiply-adds after epochs that do not reach the gap: of the interior point, or of SVMs and free samples."""
     if form in ("dense", "lean"):
         return interior_flops(sizes)
     return _by_turns(sizes, feature_flops(sizes) if form in FIRST_ORDER else tile_flops(sizes, kept=True))
@@ -243,7 +243,7 @@ def _by_turns(sizes: InnerSizes, svms: float) -> float:
 
 
 def interior_form(sizes: InnerSizes, available_bytes: int) -> Choice | None:
-    """The interior point on all these samples, dense or else lean; None if neither fits."""
+    """The interior point on all samples, dense or lean; None if neither fits."""
     dense = dense_bytes(sizes)
     if dense <= available_bytes:
         return Choice("dense", dense, f"the interior point fits: {_mb(dense)} of {_mb(available_bytes)}")
@@ -255,7 +255,7 @@ def interior_form(sizes: InnerSizes, available_bytes: int) -> Choice | None:
 
 
 def choose_form(sizes: InnerSizes, available_bytes: int, disk_bytes: int = 0) -> Choice:
-    """The interior point if it fits and costs no more than epochs; else the cheaper of features and tiles that fits."""
+    """The interior point if it fits and costs no more than epochs; otherwise the cheaper one of features and tiles."""
     interior, by_interior = interior_form(sizes, available_bytes), interior_flops(sizes)
     features, streamed, tiles = feature_bytes(sizes), streamed_bytes(sizes), tile_bytes(sizes)
     gram, store = kept_bytes(sizes), max(0, available_bytes - tiles)

@@ -1,12 +1,12 @@
-"""MKL on many working samples of which most are at a bound: the interior point on the others, with these held (F8).
+"""MKL on many working samples, most of them at a bound: the interior point on the others, the free samples (F8).
 
-SVMs at the weights of before tell which samples are well within their bound: alpha = 0 beyond the margin, or alpha =
-C_i within it. With these held, the interior point solves for the weights and the duals of the free samples. Then all
-margins are looked at. Near the solution few samples are held on the wrong side; they are set free, until none is. Far
-from it, held samples do not answer as they would, and the weights go too far: these are taken back towards those of
-before until SVMs there lower P, which tell anew what is to be held. Noisy data have several times more samples at C
-than free ones, and the cost of the factors is the cube of their number. Of too many, a random half is solved for, with
-the others held where they are.
+SVMs at the previous weights show which samples are clearly at a bound: alpha = 0 beyond the margin, or alpha = C_i
+within it. These duals are held fixed, while the interior point solves for the weights and the duals of the free
+samples. Then all margins are checked. Near the solution, few samples are held at the wrong bound. They are set free,
+until there are none. Far from the solution, the held duals do not respond to the weights, and the weights go too far.
+They are then moved back towards the previous weights until SVMs there lower P; these SVMs determine anew which samples
+are held. Noisy data have several times more samples at C than free ones, and the cost of a factorisation grows with the
+cube of their number. If there are too many free samples, a random half of them is solved for, and the others are held.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from mllkm_scale.mkl.restricted import Objective, Solution
 __all__ = ["JointSolver", "free_samples_mkl"]
 
 
-_HELD = 0.05  # a sample at a bound is held if its margin is so far on the right side
-_SVM_TOL = 0.003  # gap of the SVMs that tell what is to be held
+_HELD = 0.05  # a sample at a bound is held if its margin is this far on the right side
+_SVM_TOL = 0.003  # gap of the SVMs that determine which samples are held
 _JOINT = 0.6  # of the tolerance, for the interior point
-_LEAST_EPOCHS = 5  # of them, after which duals are at their bounds, and not near
-_NEAR = 0.05  # gap below which a solution is near, if that is not less than what is known
-_PATIENCE = 8  # steps in which less is gained than a hundredth of the gap
-_MOST_FREE = 5000  # of a class at a time: the time of a step is the cube of it
-_FEW = 50  # free samples of a class: if these do not fit the memory, nothing does
-_SHARE = 0.05  # of the weight, for kernels that have none: samples that they reach are not held as if they did not
-_BACK = 3.0  # by which a step that is too long is divided
+_LEAST_EPOCHS = 5  # of an SVM, after which duals are exactly at their bounds
+_NEAR = 0.05  # gap below which a solution counts as near, unless a better one is known
+_PATIENCE = 8  # steps that gain less than a hundredth of the gap
+_MOST_FREE = 5000  # of a class at a time: the time of a step grows with its cube
+_FEW = 50  # free samples of a class, which always fit into memory
+_SHARE = 0.05  # of the weight, for kernels of zero weight: samples on which they are nonzero are not held at C
+_BACK = 3.0  # divisor of a step that is too long
 _FARTHEST, _SHORTEST = 0.95, 0.01  # parts of a step
 
 
 class JointSolver(Protocol):
-    """Solves for weights and duals of the free samples: masks of them, and duals of all, which are changed in place.
+    """Solves for the weights and the duals of the free samples, given their masks; changes the duals of all samples in
+    place.
 
-    Returns the weights, or None if so many free samples do not fit the memory.
+    Returns the weights, or None if the free samples do not fit into memory.
     """
 
     def __call__(self, weights: Array, duals: list[Array], free: list[Array], tol: float) -> Array | None: ...
@@ -49,14 +50,15 @@ class JointSolver(Protocol):
 
 @dataclass(frozen=True)
 class _Step:
-    """Where the interior point leads from an evaluation."""
+    """The step of the interior point from an evaluation."""
 
     start: Evaluation
     weights: Array
     duals: list[Array]
 
     def part(self, length: float) -> tuple[Array, list[Array]]:
-        """Weights and duals at this part of the way, which is not all of it: SVMs should answer to every kernel."""
+        """Weights and duals at this part of the step, which is less than 1, so that every kernel has a positive
+        weight."""
         length = min(length, _FARTHEST)
         weights = self.start.weights + length * (self.weights - self.start.weights)
         duals = [a + length * (b - a) for a, b in zip(self.start.duals, self.duals, strict=True)]
@@ -74,10 +76,11 @@ def free_samples_mkl(
 ) -> Solution:
     """From the given weights and the duals of the oracle to the relative gap `tol`.
 
-    Before each step `go_on` is asked, with masks of the free samples; if not, what was reached stands.
+    Before each step, `go_on` is called with masks of the free samples; if it returns false, the current solution is
+    returned.
     """
     now = oracle.evaluate(with_a_share(weights, _SHARE), max(_SVM_TOL, tol), _LEAST_EPOCHS)
-    best: Evaluation | None = None  # of the steps taken whole: others have weight on kernels that may not deserve it
+    best: Evaluation | None = None  # of full steps only: others have positive weights for all kernels
     rng = np.random.default_rng(0)
     known, free, length, steps, idle = now.objective, _not_held(now), 1.0, 0, 0
     while best is None or (best.objective.gap > tol and idle < _PATIENCE):
@@ -130,12 +133,12 @@ def _gap(evaluation: Evaluation) -> float:
 
 
 def _best_known(*objectives: Objective) -> Objective:
-    """The least P and the largest D, which need not be of one pair."""
+    """The smallest P and the largest D, which may be of different pairs."""
     return Objective(min(o.primal for o in objectives), max(o.dual for o in objectives))
 
 
 def _not_held(now: Evaluation) -> list[Array]:
-    """Masks of the samples that are free at first."""
+    """Masks of the initial free samples."""
     return [
         ~(((duals <= 0.0) & (margins > 1.0 + _HELD)) | ((duals >= box.upper) & (margins < 1.0 - _HELD)))
         for duals, margins, box in zip(now.duals, now.margins, now.boxes, strict=True)
@@ -143,7 +146,7 @@ def _not_held(now: Evaluation) -> list[Array]:
 
 
 def _held_wrongly(now: Evaluation, free: list[Array]) -> list[Array]:
-    """Masks of the samples that are held, but whose duals would rise or fall."""
+    """Masks of the held samples whose duals should increase or decrease."""
     return [
         ~mask & (((duals < box.upper) & (margins < 1.0)) | ((duals > 0.0) & (margins > 1.0)))
         for mask, duals, margins, box in zip(free, now.duals, now.margins, now.boxes, strict=True)
@@ -151,5 +154,5 @@ def _held_wrongly(now: Evaluation, free: list[Array]) -> list[Array]:
 
 
 def _thinned(free: list[Array], rng: np.random.Generator) -> list[Array]:
-    """A random half of the free samples of each class; the others are held where they are."""
+    """A random half of the free samples of each class; the others are held."""
     return [mask & (rng.random(len(mask)) < 0.5) for mask in free]

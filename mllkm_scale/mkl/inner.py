@@ -1,4 +1,4 @@
-"""Solving MKL on the working sets in whichever form fits the memory: interior point, features, tiles."""
+"""MKL on the working sets, in the form that fits into memory: interior point, features, or tiles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from mllkm_scale.mkl.forms import (
     tile_bytes,
 )
 from mllkm_scale.mkl.free_samples import free_samples_mkl
-from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.interior.interior_point import interior_point
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import HeldSamples, RestrictedProblem, Solution, WorkingSets
 from mllkm_scale.solver.box import Box
@@ -47,14 +47,16 @@ from mllkm_scale.solver.tiled_svm import TiledSVM
 
 __all__ = ["InnerMKL"]
 
-_BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
-_NEW_SHARE = 0.2  # of the weight, that new kernels get in all before the interior point starts
-_LITTLE = 0.05  # of the memory: the reserve of the plan has room for it, and trimming a large heap takes long
+_BEYOND = 0.3  # of the tolerance, for the interior point; the rest is for removing kernels and duals
+_ENOUGH = 1.5  # times the tolerance, which epochs may leave: to come nearer, what follows costs many times as much
+_NEW_SHARE = 0.2  # of the weight, for all new kernels together, before the interior point starts
+_LITTLE = 0.05  # of the memory: it fits into the reserve of the plan, and trimming a large heap takes long
 
 
 @dataclass
 class InnerMKL:
-    """The inner solver within `available_bytes`; `choices` counts the forms used, `statistics` sums the tile stores."""
+    """The inner solver within `available_bytes`; `choices` counts the forms used, and `statistics` adds up those of the
+    tile stores."""
 
     data: RowSource
     signs: Array
@@ -68,7 +70,7 @@ class InnerMKL:
     statistics: list[TileStatistics] = field(default_factory=list)
 
     def __call__(self, sets: WorkingSets, tol: float) -> Solution:
-        """The solution to the relative gap `tol`, in the form that is chosen for these sizes."""
+        """The solution to the relative gap `tol`, in the form chosen for these sizes."""
         choice = self.choose(self.sizes(sets, tol))
         self.choices[choice.form] = self.choices.get(choice.form, 0) + 1
         if choice.bytes < _LITTLE * self.available_bytes:
@@ -80,12 +82,12 @@ class InnerMKL:
             give_back()
 
     def solve(self, choice: Choice, sets: WorkingSets, tol: float) -> Solution:
-        """Epochs while these are likely to arrive for less than what follows them: the form that is chosen."""
+        """Epochs as long as they are likely to be cheaper than the chosen form; then that form."""
         sizes, first_order = self.sizes(sets, tol), choice.form in FIRST_ORDER
         if first_order or feature_bytes(sizes) <= choice.bytes:
             most_epochs = flops_after_epochs(sizes, choice.form) / feature_flops(sizes, 1)
             found = self.ascend(choice, sets, tol, most_epochs)
-            if found.objective.gap <= tol:
+            if found.objective.gap <= _ENOUGH * tol:
                 return found
             sets = sets.near(found)
         follow = self.interior_point if choice.form in ("dense", "lean") else self.alternate
@@ -106,7 +108,7 @@ class InnerMKL:
         return InnerSizes(working, len(kernels), kernels.n_features, componentwise, itemsize, tol)
 
     def record(self) -> dict[str, Any]:
-        """How often each form was used, and what the tile stores did in all."""
+        """How often each form was used, and the totals of the tile stores."""
         totals: dict[str, int] = {}
         for statistics in self.statistics:
             for name, value in asdict(statistics).items():
@@ -116,7 +118,7 @@ class InnerMKL:
     def interior_point(
         self, choice: Choice, sets: WorkingSets, tol: float, held: HeldSamples | None = None
     ) -> Solution:
-        """Weights and duals together, in the dense or the lean form; other samples may be held."""
+        """Weights and duals together, in the dense or the lean form; duals of other samples may be held."""
         sizes = self.sizes(sets, tol)
         near = sets.weights, np.concatenate(sets.duals)
         with self.threads.at_most(threads_that_fit(sizes, choice, self.available_bytes)) as threads:
@@ -131,10 +133,10 @@ class InnerMKL:
         return solution
 
     def ascend(self, choice: Choice, sets: WorkingSets, tol: float, most_epochs: float) -> Solution:
-        """Epochs of SDCA with weights that follow (`ascent`).
+        """Epochs of SDCA with weight updates between them (`ascent`).
 
-        Kernels that are new get a share of the weight: for the duals of before, which know nothing of them, their forms
-        are far above the others, and the interior point would need many short steps to get around that.
+        New kernels get a share of the weight. For the previous duals, which were solved without them, their forms are
+        far above the others, and the interior point would need many short steps.
         """
         dtype = np.float32 if tol >= FIRST_ORDER_TOL else np.float64
         weights = with_a_share(sets.weights, _NEW_SHARE)
@@ -158,16 +160,17 @@ class InnerMKL:
         return interior_form(sizes, self.available_bytes) is not None
 
     def block(self, choice: Choice, sets: WorkingSets, k: int) -> Block:
-        """The working samples of a class; a lean one keeps its bumps in single precision, and its rows as they are."""
+        """The working samples of a class; a lean block keeps bumps in single precision, and rows in their stored
+        type."""
         X, signs = self.data.rows(sets.rows[k]), self.signs[sets.rows[k], k]
         if choice.form == "lean":
             return make_block(sets.kernels, X, signs, np.float32)
         return make_block(sets.kernels, X.astype(np.float64), signs)
 
     def alternate(self, choice: Choice, sets: WorkingSets, tol: float) -> Solution:
-        """SVMs and the interior point on free samples; of a class, rows and maps are in memory while it is at work.
+        """SVMs and the interior point on free samples; rows and maps of a class are in memory only while it is solved.
 
-        If this does not arrive before it has cost as much as the interior point on all samples, that follows.
+        If this costs as much as the interior point on all samples without reaching the gap, the latter follows.
         """
         with ExitStack() as stack:
             store = None
@@ -213,7 +216,7 @@ class InnerMKL:
     def solve_free(
         self, sets: WorkingSets, weights: Array, duals: list[Array], free: list[Array], tol: float
     ) -> Array | None:
-        """The interior point on the free samples of each class, with the duals of the others held; None if too many."""
+        """The interior point on the free samples of each class, with the other duals held; None if they do not fit."""
         for mask in free:
             mask[:1] |= not mask.any()
         few = sets.only(free, weights, duals)
@@ -242,13 +245,13 @@ class InnerMKL:
 
 
 def clipped(sets: WorkingSets) -> list[Array]:
-    """The duals to start from, brought into their box."""
+    """The initial duals, clipped to their box."""
     return [np.clip(duals, 0.0, box.upper) for duals, box in zip(sets.duals, sets.boxes, strict=True)]
 
 
 @dataclass
 class _ClassSVM:
-    """The SVM of one class, whose rows and maps are read when it is solved, and let go after."""
+    """The SVM of one class; its rows and maps are read when it is solved, and released afterwards."""
 
     inner: InnerMKL
     sets: WorkingSets
@@ -271,4 +274,4 @@ class _ClassSVM:
         try:
             return svm.solve(weights, duals, limits)
         finally:
-            svm.close()  # the next weights are others, and the classes at work need the room
+            svm.close()  # the weights will change, and other classes need the memory

@@ -1,4 +1,4 @@
-"""The primal pass: f of every sample for the machine of a round, chunk by chunk, and P, which follows from it (F5)."""
+"""The primal pass: f of every sample for the machine of a round, computed chunk by chunk, and P (F5)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Coefficients(PlainArrays):
     local_coef: Array
 
     def predictors(self, family: Family) -> Predictors:
-        """Laid out for speed, once: all threads of a process get the same ones."""
+        """The predictors in a fast layout, made once and shared by all threads of a process."""
         with _making:
             if family not in self._laid_out:
                 kernels = family.kernels(self.anchors, self.gammas)
@@ -58,13 +58,13 @@ class Coefficients(PlainArrays):
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arrays alone: what was made of them is made again where they arrive."""
+        """Only the arrays: everything derived from them is computed again after unpickling."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
 
 @dataclass(frozen=True)
 class DecisionWork:
-    """f (rows, K) of the rows of chunks."""
+    """Compute f (rows, K) of the rows of chunks."""
 
     family: Family
     data: RowSource
@@ -98,7 +98,7 @@ def decide_all(
 def decisions(
     family: Family, data: RowSource, kernels: LocallyLinearKernels, coef: Array, local_coef: Array, executor: Executor
 ) -> Iterator[Array]:
-    """f of all samples, some chunks at a time, in their order."""
+    """f of all samples, some chunks at a time, in order."""
     K, s = local_coef.shape
     width = kernels.n_features if family.componentwise else 1
     flops = float(data.chunk_rows * s * (20 * width + (1 + K) * kernels.n_features))
@@ -112,10 +112,11 @@ def decisions(
 
 @dataclass(frozen=True)
 class NearMargin:
-    """Of the margins y f(x) (n, K) of a machine: sums over all of them, and the rows with one below a limit."""
+    """Summary of the margins y f(x) (n, K) of a machine: sums over all margins, and the rows with a margin below a
+    limit."""
 
     hinge: float  # sum of weight_i max(0, 1 - y f)
-    within: float  # sum of weight_i y f, of those that are below 1
+    within: float  # sum of weight_i y f over margins below 1
     limit: float
     rows: Array  # numbers of rows with a margin below the limit, in ascending order
     margins: Array  # of these rows (len(rows), K)
@@ -124,10 +125,10 @@ class NearMargin:
 def near_margin(
     decided: Iterable[Array], signs: Array, weights: Array, chunk_rows: int, limits: Sequence[float], most_rows: int
 ) -> NearMargin:
-    """Look at margins as they come, of samples with these weights (n,), and keep the rows near the margin alone.
+    """Summarise the margins of samples with weights (n,) block by block; only rows near the margin are kept.
 
-    The largest of the limits is taken that at most `most_rows` rows are below; of the smallest one, the first rows are
-    kept if there are more. Sums are of chunks, in their order, so that they do not depend on who has decided.
+    The largest limit is used below which there are at most `most_rows` rows. If there are more even below the smallest
+    limit, the first rows are kept. Sums are taken over chunks in order, so they do not depend on the executor.
     """
     limits = sorted(limits, reverse=True)
     rows: list[Array] = []
@@ -159,14 +160,15 @@ def near_margin(
 
 @dataclass(frozen=True)
 class PrimalPass:
-    """What a machine is worth on all samples: P, its margins, and the forms of the active kernels."""
+    """The result of the primal pass of a machine: P, the margins of all samples, and the forms of the active
+    kernels."""
 
     support: Rows  # of the samples with a nonzero dual in some class
     signed_duals: Array  # a = alpha y of these samples (n_sv, K)
     margins: Array  # y f(x) of all samples (n, K)
     primal: float  # P
     active_forms: Array  # q of the active kernels
-    threshold: float  # the largest q among the kernels with a weight: what an open kernel must exceed to violate
+    threshold: float  # the largest q among kernels of positive weight, which a violator must exceed
     seconds: float = 0.0
 
 
@@ -180,7 +182,8 @@ def primal_pass(
     executor: Executor,
     threads: Threads,
 ) -> PrimalPass:
-    """The pass over all samples for a machine: ids of its kernels and their weights, its support and signed duals."""
+    """The pass over all samples for a machine, given the ids and weights of its kernels, its support and signed
+    duals."""
     started = time.perf_counter()
     active, weights = grid.take(machine[0]), machine[1]
     forms = active.quadratic_forms(*support, threads)

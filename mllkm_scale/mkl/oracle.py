@@ -1,4 +1,4 @@
-"""What the first-order weight solvers ask of the SVMs: J(beta) and its gradient -q / 2, for all classes together."""
+"""J(beta) and its gradient -q / 2 from the SVMs of all classes, for the first-order weight solvers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ __all__ = ["Evaluation", "Oracle"]
 class Evaluation:
     """The SVMs solved at given weights: J = sum_k (1'alpha_k - 1/2 alpha_k' Q(beta) alpha_k), duals and margins.
 
-    The forms q of all active kernels, and P and D, which need them, are computed when they are first asked for: a line
-    search asks for J alone.
+    The forms q of all active kernels, and P and D, are computed when they are first used: a line search needs only J.
     """
 
     weights: Array
@@ -56,7 +55,7 @@ class Evaluation:
 
 
 class Oracle:
-    """SVMs of all classes, sharing the weights; each evaluation starts from the duals of the one before.
+    """SVMs of all classes with shared weights; each evaluation starts from the duals of the one before.
 
     `forms(k, duals)` are the quadratic forms of all active kernels for class k.
     """
@@ -77,9 +76,10 @@ class Oracle:
     def evaluate(
         self, weights: Array, tol: float, least_epochs: int = 0, start: Sequence[Array] | None = None
     ) -> Evaluation:
-        """Solve the SVMs to the relative gap `tol`, in so many epochs at least.
+        """Solve the SVMs to the relative gap `tol`, with at least this number of epochs.
 
-        They start from the duals of the evaluation before, or from those given; with an infinite `tol` these stay.
+        They start from the duals of the previous evaluation, or from the given ones; an infinite `tol` leaves these
+        unchanged.
         """
         start = self.duals if start is None else start
         limits = EpochLimits(tol, self._max_epochs, least_epochs)

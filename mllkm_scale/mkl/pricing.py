@@ -1,10 +1,10 @@
-"""The dual pass: which open kernels violate their constraint for the duals of a round, and the D that follows (F5).
+"""The dual pass: the open kernels that violate their constraint for the duals of a round, and D (F5).
 
-Where scanning would be the larger part of a round, a share of the open set is scanned that takes as long as solving,
-another one in every round (partial pricing); and with `overlap` it is scanned beside the solving of the next round:
-round t + 1 solves while workers scan with the duals of round t, and then prices with its own duals the candidates that
-they have found. D is the best one proved before then, which bounds the optimum as well. A round that could be the last
-one, or that has nothing left to insert, scans all kernels with its own duals.
+If scanning would be the larger part of a round, only a share of the open set is scanned, which takes as long as
+solving, and a different share in every round (partial pricing). With `overlap`, this scan runs while the next round is
+solved: round t + 1 solves while workers scan with the duals of round t, and then evaluates the candidates found with
+its own duals. Its D is the best one proved before, which is also a bound. A round that could be the last one, or that
+has nothing left to insert, scans all kernels with its own duals.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.kernels.grid import KernelGrid, RowSource
 from mllkm_scale.kernels.picked_rows import Rows, pick
 from mllkm_scale.mkl.certificate import Objective, Proof, proof_of
@@ -28,26 +28,26 @@ from mllkm_scale.scan.work import scan_flops
 __all__ = ["RAMPS", "DualPass", "Pricing", "RoundScans"]
 
 
-_BUDGET_SHARES = 4  # where kernels are only exchanged within a budget: any share has more violators than are taken
+_BUDGET_SHARES = 4  # with a full budget of kernels: a quarter of the blocks has more violators than are inserted
 RAMPS = (0.01, 0.1, 0.3, 1.0)  # widths of the margin over which duals of a given machine fall from C_i to 0
 
 
 @dataclass(frozen=True)
 class DualPass:
-    """Candidates with their q for the duals of the round, best first; and what scans prove."""
+    """Candidates with their q for the duals of the round, best first; and the bounds from the scans."""
 
     ids: Array
     values: Array
-    proof: Proof | None  # the best one of the scans of all kernels
-    likely_dual: float  # D if no kernel violates more than those that were scanned
-    priced: bool  # the candidates are of a scan for these duals
-    complete: bool  # of all kernels: the proof is of these duals
+    proof: Proof | None  # the best proof of the scans of all kernels
+    likely_dual: float  # D under the assumption that no other kernel violates more
+    priced: bool  # whether the candidates are from a scan with these duals
+    complete: bool  # whether it was a scan of all kernels: the proof is of these duals
     seconds: float = 0.0
     n_scanned: int = 0
 
 
 class Pricing:
-    """Scans for the outer loop; `solve_flops` says what solving costs in a state."""
+    """Scans for the outer loop; `solve_flops` gives the cost of solving in a state."""
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class Pricing:
         return self._support_among(np.arange(len(duals)), duals)
 
     def _support_among(self, rows: Array, duals: Array) -> tuple[Rows, Array]:
-        """The support, of duals of these rows alone."""
+        """The support, given the duals of these rows only."""
         used = duals.any(axis=1)
         rows = rows[used]
         return pick(self.data, rows, self.scanner.support_bytes), duals[used] * self.signs[rows]
 
     def begin_scan(self, duals: Array, share: Share = ALL) -> Scan:
-        """A scan of all kernels, or of a share, for these duals."""
+        """A scan of all kernels, or of a share, with these duals."""
         return self.scanner.start(lambda: self.support_of(duals), self.n_candidates, share)
 
     def share(self, state: State) -> Share:
-        """The blocks of anchors that a round scans, unless it could be the last one; others in the next round.
+        """The blocks of anchors that a round scans, unless it could be the last one; the next round scans others.
 
-        A scan of them takes as long as solving, and has at least as many anchors as candidates are kept.
+        Scanning them takes as long as solving, and there are at least as many anchors as candidates to keep.
         """
         if self.settings.pricing == "full":
             return ALL
@@ -89,13 +89,13 @@ class Pricing:
         return Share(state.round % step, step)
 
     def scans_at_once(self, state: State) -> bool:
-        """Whether this round scans with its own duals, or the next one scans beside its solving with these."""
+        """Whether this round scans with its duals at once; otherwise the next round scans with them while it solves."""
         if self.settings.overlap != "auto":
             return self.settings.overlap == "never"
         return self.scan_flops(state) <= self.share(state).step * self.solve_flops(state)
 
     def scan_flops(self, state: State) -> float:
-        """Multiply-adds of a scan of all kernels: by arithmetic, whose answer is the same everywhere."""
+        """Multiply-adds of a scan of all kernels, computed from sizes, so that all machines decide alike."""
         n_support, n_duals = int(state.duals.any(axis=1).sum()), int(np.count_nonzero(state.duals))
         anchors, sizes = self.grid.anchors, (len(self.grid.gammas), self.grid.anchors.n_features)
         return anchors.n_rows * scan_flops(self.grid.family, *sizes, n_support, n_duals)
@@ -111,15 +111,15 @@ class Pricing:
         return self.grid.take(state.active).quadratic_forms(*self.support_of(state.duals), self.scanner.threads)
 
     def prove(self, state: State) -> Proof:
-        """What the duals of a state prove, by a scan of all kernels."""
+        """The bound that the duals of a state prove, by a scan of all kernels."""
         scanned = self.begin_scan(state.duals).result().maximum
         return proof_of(state.duals, max(scanned, float(self.active_forms(state).max())))
 
     def proof_of_margins(self, near: NearMargin) -> Proof:
-        """The best D of duals that the margins of some machine give, by a full scan; the duals are of the rows `near`.
+        """The best D for duals derived from the margins of a machine, by a full scan.
 
-        Duals are C_i within the margin, 0 beyond it, and between them on a ramp; of several widths of the ramp that
-        with the best D over the listed kernels is scanned. Rows that are not near have the dual zero.
+        The duals are C_i within the margin and 0 beyond it, with a ramp between. Of several widths of the ramp, the one
+        with the best D over the listed kernels is used for the scan. Rows that are not in `near` have zero duals.
         """
         nothing = np.zeros_like(near.margins)
         best, upper = Proof(-np.inf, nothing), self.settings.box(len(self.signs)).take(near.rows).upper[:, None]
@@ -137,14 +137,14 @@ class Pricing:
         return proof_of(best.duals, scan.result().maximum)
 
 
-class RoundScans:
-    """The scans of one round, and the only place that decides which they are.
+class RoundScans(Closing):
+    """The scans of one round. Only this class decides which scans there are.
 
-    beside      with the duals of the round before, while this one solves: where they were not scanned for
-    own         with the duals of this round: where a scan of a share takes no longer than solving
-    to the end  likewise of all kernels: where the gap could be small enough, or no candidate violates any more
+    beside      with the duals of the previous round, while this round solves: if these were not scanned for
+    own         with the duals of this round: if a scan of a share takes no longer than solving
+    to the end  likewise over all kernels: if the gap could be small enough, or no candidate violates
 
-    What has begun is ended when the round is left, however it is left.
+    Scans that have begun are stopped when the round ends, also by an exception.
     """
 
     def __init__(self, pricing: Pricing, state: State) -> None:
@@ -153,23 +153,21 @@ class RoundScans:
         self._beside = None if state.priced else self._begin(state.duals, pricing.share(state))
         self._own: Scan | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
+        """Stop the scans that have begun."""
         self._open.close()
 
     def beside(self) -> ScanResult | None:
-        """What was found with the duals of the round before."""
+        """The result of the scan with the duals of the previous round."""
         return None if self._beside is None else self._beside.result()
 
     def begin_own(self, solved: State) -> None:
-        """Let workers scan for the duals of this round while the samples are passed over."""
+        """Let workers scan with the duals of this round during the primal pass."""
         if self.pricing.scans_at_once(solved):
             self._own = self._begin(solved.duals, self.pricing.share(solved))
 
     def dual_pass(self, solved: State, primal: PrimalPass) -> DualPass:
-        """Candidates for the duals of this round, of its own scans and of those before, and what is proved."""
+        """Candidates for the duals of this round, from its own scans and earlier ones, and the bounds."""
         pricing = self.pricing
         beside, own = self.beside(), None if self._own is None else self._own.result()
         scans = [scan for scan in (beside, own) if scan is not None]
@@ -192,7 +190,7 @@ class RoundScans:
         return DualPass(ids, values, proof, likely.dual, own is not None, complete, seconds, n_kernels)
 
     def _near(self, solved: State, primal: PrimalPass, likely: Proof) -> bool:
-        """Whether the gap would be small enough, if no kernel violates more than those that were scanned."""
+        """Whether the gap would be small enough if no kernel violates more than those that were scanned."""
         best = Objective(min(solved.best_primal, primal.primal), max(solved.bound, likely.dual))
         return best.gap <= self.pricing.settings.tol
 

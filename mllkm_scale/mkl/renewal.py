@@ -1,4 +1,4 @@
-"""What the next round works on (F6, F16): which kernels leave and join, which samples, and how exactly it solves."""
+"""The working sets of the next round (F6, F16): kernels and samples to add and to drop, and the inner tolerance."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ __all__ = ["Renewal"]
 
 
 LOOSEST = 0.3  # inner tolerance: duals well inside of their box violate fewer kernels than those at its corners
-_INNER, _INNER_LATE = 0.2, 0.1  # of the gap, to which it is solved next; and when few kernels were left to insert
-_LEAST = 0.4  # of the tolerance, which is not solved to beyond it
-_SPARE = 0.3  # kernels of zero weight that stay, for each one with a weight
-_LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are no good choice
-_GROWTH = 3  # samples that join a working set, for each that is there: with 1 there are more rounds on the way
-_ROUGHLY, _NEARLY = 0.1, 0.02  # inner tolerances with a budget: while many violating samples are not at work, and then
+_INNER, _INNER_LATE = 0.2, 0.1  # of the gap, as the next inner tolerance; and if few kernels remain to be inserted
+_LEAST = 0.4  # of the tolerance, as the smallest inner tolerance
+_SPARE = 0.3  # kernels of zero weight that stay, per kernel of positive weight
+_LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are a bad choice
+_GROWTH = 3  # samples added to a working set, per sample in it: with 1 there are more rounds
+_ROUGHLY, _NEARLY = (
+    0.1,
+    0.02,
+)  # inner tolerances with a budget: while many violating samples are not in a working set, and later
 
 
 class Renewal:
-    """The sets of the next round, by what this one has found."""
+    """The working sets of the next round, from the results of this one."""
 
     def __init__(self, grid: KernelGrid, n_classes: int, settings: Settings, threads: Threads) -> None:
         self.grid, self.n_classes, self.settings, self.threads = grid, n_classes, settings, threads
 
     def __call__(self, state: State, primal: PrimalPass, dual: DualPass, gap: float) -> State:
-        """The state before the next round; `gap` is that of this round's own machine and duals."""
+        """The state before the next round; `gap` is that of the machine and the duals of this round."""
         renewed = self.insert_kernels(self.drop_kernels(state, primal.active_forms), primal, dual)
         n_new = len(np.setdiff1d(renewed.active, state.active))
         renewed = self.renew_samples(renewed, primal.margins)
@@ -49,9 +52,9 @@ class Renewal:
         )
 
     def drop_kernels(self, state: State, active_forms: Array) -> State:
-        """Kernels of zero weight leave, except those of the largest q, which would be the first to come back.
+        """Drop kernels of zero weight, except those with the largest q, which would be the first to come back.
 
-        None leaves twice: sets of kernels that take turns would go in a circle.
+        No kernel is dropped twice, because kernels could be added and dropped in a cycle.
         """
         idle = np.flatnonzero(state.weights == 0.0)
         n_spare = int(_SPARE * (len(state.active) - len(idle)))
@@ -62,7 +65,7 @@ class Renewal:
         return replace(state, active=state.active[keep], weights=state.weights[keep], left=left)
 
     def insert_kernels(self, state: State, primal: PrimalPass, dual: DualPass) -> State:
-        """The worst violators join with weight zero, but of those with parallel responses only the best."""
+        """Add the worst violators with weight zero; of violators with parallel responses, only the best one."""
         new = dual.ids[dual.values > primal.threshold]
         new = new[~np.isin(new, state.active)]
         rng = np.random.default_rng([self.settings.seed, state.round, 1])
@@ -76,7 +79,8 @@ class Renewal:
         return replace(state, active=np.concatenate([state.active, new]), weights=weights)
 
     def most_insertions(self, state: State) -> int:
-        """Kernels that a round may insert: twice as many after each one without progress, but at most half a budget."""
+        """Largest number of kernels to insert: doubled after each round without progress, but at most half of a
+        budget."""
         at_once, most = self.settings.n_insertions(self.n_classes), self.settings.max_kernels
         candidates = self.settings.n_candidates(self.n_classes)
         for _ in range(state.idle):
@@ -84,10 +88,11 @@ class Renewal:
         return at_once if most is None else min(at_once, max(most // 2, _LEAST_INSERTIONS))
 
     def renew_samples(self, state: State, margins: Array) -> State:
-        """Samples well beyond the margin leave; of those within it join at most three for each that stays.
+        """Drop samples well beyond the margin, and add samples within it, at most three per sample that stays.
 
-        Which ones, chance decides: the worst of noisy data are its errors, and a machine for these is of no use. A
-        class whose samples are all well beyond it keeps the nearest one: the inner problem has samples of every class.
+        The samples to add are chosen at random: in noisy data, the worst samples are mislabelled, and a machine trained
+        on them is useless. A class whose samples are all well beyond the margin keeps the nearest one, so that the
+        inner problem has samples of every class.
         """
         working = state.working & (margins < self.settings.margin)
         for k, column in enumerate(margins.T):
@@ -98,9 +103,9 @@ class Renewal:
         return replace(state, working=working)
 
     def next_tolerance(self, state: State, margins: Array, wanted: float, grew: bool) -> float:
-        """What is wanted, within bounds; a tenth of the last one if neither a kernel nor a sample was added.
+        """The wanted tolerance, within bounds; a tenth of the last one if neither a kernel nor a sample was added.
 
-        With a budget of kernels the gap stays wide, and says nothing about how exact a solution should be.
+        With a budget of kernels, the gap stays wide, and does not determine a useful tolerance.
         """
         least = _LEAST * self.settings.tol
         if state.over_budget:

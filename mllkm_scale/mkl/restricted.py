@@ -3,7 +3,7 @@
     min over beta in the simplex, max over 0 <= alpha_ik <= C_i:
         sum_k 1'alpha_k - 1/2 sum_m beta_m q_m,      q_m = sum_k q_m(alpha_k)
 
-The duals of all classes are one long vector; `slices` says where each class lies.
+The duals of all classes are one long vector; `slices` has the position of each class.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["HeldSamples", "Objective", "RestrictedProblem", "Solution", "Vectors
 
 @dataclass(frozen=True)
 class WorkingSets:
-    """Active kernels with weights, and rows of each class with duals in their box: those of the problem before.
+    """Active kernels with weights, and rows of each class with duals, both from the previous problem.
 
-    The box is that of all samples.
+    `box` is that of all samples.
     """
 
     kernels: LocallyLinearKernels
@@ -40,27 +40,27 @@ class WorkingSets:
 
     @property
     def boxes(self) -> list[Box]:
-        """Those of the rows of each class."""
+        """The boxes of the rows of each class."""
         return [self.box.take(r) for r in self.rows]
 
     def only(self, free: Sequence[Array], weights: Array, duals: Sequence[Array]) -> WorkingSets:
-        """The rows of these masks, to start from these weights and duals of all rows."""
+        """The sets restricted to the rows of these masks, with these initial weights and duals (of all rows)."""
         rows = [r[mask] for r, mask in zip(self.rows, free, strict=True)]
         starts = [a[mask] for a, mask in zip(duals, free, strict=True)]
         return replace(self, weights=weights, rows=rows, duals=starts)
 
     def near(self, solution: Solution) -> WorkingSets:
-        """The same problem, to start from a solution of it."""
+        """The same problem with a solution as the start."""
         return replace(self, weights=solution.weights, duals=self.split(solution.duals))
 
     def split(self, duals: Array) -> list[Array]:
-        """Duals of all classes in a row, as those of each."""
+        """The duals of each class, from the vector of all duals."""
         return np.split(duals, np.cumsum([len(r) for r in self.rows])[:-1])
 
 
 @dataclass(frozen=True)
 class Solution:
-    """What a weight solver returns: weights (s,), duals (all classes), and how good they are."""
+    """The result of a weight solver: weights (s,), duals (all classes), and their objective."""
 
     weights: Array
     duals: Array
@@ -71,15 +71,15 @@ class Solution:
 Vectors = list[Array]
 
 
-"""Of each class, the vectors v_m of the active kernels."""
+"""For each class, the vectors v_m of the active kernels."""
 
 
-ROWS = 1024  # of a class, that one task passes over
+ROWS = 1024  # rows of a class per task
 
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """Samples of all classes whose duals are held: the sum of these, and their vectors."""
+    """Samples whose duals are held fixed: the sum of these duals, and their vectors."""
 
     total: float
     vectors: Vectors
@@ -88,9 +88,9 @@ class HeldSamples:
 class RestrictedProblem:
     """Blocks of the classes, the box of all duals, and the threads that work on them.
 
-    What is solved in less memory, and more time, is `lean`. The moments of the blocks include the samples that are
-    `held`. Linear systems are factored on the side of the samples, in single precision while it is `single`; or
-    `by_columns` of the features of the kernels.
+    A `lean` problem needs less memory and more time. The moments of the blocks include the samples that are `held`.
+    Linear systems are factored on the side of the samples, in single precision if `single`, or `by_columns` of the
+    features of the kernels.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class RestrictedProblem:
         ]
 
     def vectors(self, duals: Array) -> Vectors:
-        """v_m of every class for these duals alone, without samples that are held."""
+        """v_m of every class for these duals, without held samples."""
 
         def part(task: tuple[int, slice]) -> Array:
             k, rows = task
@@ -148,7 +148,7 @@ class RestrictedProblem:
         return np.concatenate(list(self.threads.map(part, self._parts)))
 
     def columns(self, V: Vectors, dtype: DTypeLike = float) -> Array:
-        """U (all duals, s), whose column m is y o K_m (alpha o y) for the duals that these are the vectors of."""
+        """U (all duals, s), whose column m is y o K_m (alpha o y) for the duals alpha that belong to these vectors."""
         U = np.empty((self.n_duals, self.n_kernels), dtype)
 
         def fill(task: tuple[int, slice]) -> None:
@@ -159,22 +159,23 @@ class RestrictedProblem:
         return U
 
     def moments(self, duals: Array) -> tuple[Vectors, Array]:
-        """Vectors of every class and q (s,) summed over the classes, with the samples that are held."""
+        """Vectors of every class, and q (s,) summed over the classes, including held samples."""
         V = self.vectors(duals)
         if self.held is not None:
             V = [v + h for v, h in zip(V, self.held.vectors, strict=True)]
         return V, self.inner(V, V)
 
     def forms(self, duals: Array) -> Array:
-        """The quadratic forms (s,) of duals alone, without samples that are held."""
+        """The quadratic forms (s,) of these duals, without held samples."""
         V = self.vectors(duals)
         return self.inner(V, V)
 
     def objective(self, duals: Array, weights: Array, V: Vectors, q: Array) -> Objective:
         """F5 on the restricted problem, with w_m = beta_m v_m(alpha).
 
-        With samples held, the value at fixed weights is concave in the other duals: its tangent over the box bounds it
-        by sum C_i hinge_i + 1/2 sum_m beta_m (a'Q_m a - c_m) + the duals held, where c_m is the form of those.
+        With held samples, the value at fixed weights is concave in the other duals. Its tangent over the box gives the
+        bound sum C_i hinge_i + 1/2 sum_m beta_m (a'Q_m a - c_m) + the sum of the held duals, where c_m is the form of
+        the held duals.
         """
         hinge = self.box.loss(self.responses(V, weights))
         total, largest = float(duals.sum()), float(q.max())

@@ -5,16 +5,16 @@ A round is
     solve     MKL on working samples x active kernels                          `solve_active`
     primal    a pass over all samples: P of the machine, and its margins       `margins.primal_pass`
     dual      a scan of the open set for the duals: D, and violating kernels   `pricing.RoundScans`
-    certify   the least P with the largest D, whichever rounds saw them        `certify`  (F5, F15)
-    renew     kernels and samples leave and join                               `renewal.Renewal`
+    certify   the smallest P with the largest D, of all rounds so far          `certify`  (F5, F15)
+    renew     add and drop kernels and samples                                 `renewal.Renewal`
 
 which proves a relative duality gap for the problem with ALL samples and ALL kernels:
 
     D = sum alpha - 1/2 max over all m of q_m(alpha)  <=  optimum  <=  P = 1/2 (sum_m |w_m|)^2 + sum C_i hinge_i
 
-Samples join at random, and a working set becomes at most four times as large in a round, so that early rounds find
-kernels where that is cheap. A round is a function of the state before it and of nothing else: a training resumed from a
-checkpoint continues with the same bits; nor does it matter how long a scan takes, or who does it.
+Samples are added at random, and a working set grows at most by a factor of four in a round, so early rounds are cheap.
+A round is a function of the state before it and of nothing else. So a training run that is resumed from a checkpoint
+continues with the same bits, and the result does not depend on how long a scan takes, or on which worker runs it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from mllkm_scale.scan.scanner import Scanner, ScanResult
 __all__ = ["InnerSolver", "SequentialMKL", "Solved"]
 
 
-_PATIENCE = 1  # rounds without progress, after which a budget of kernels has brought what it can
+_PATIENCE = 1  # rounds without progress, after which training with a budget of kernels ends
 
 
 class InnerSolver(Protocol):
-    """Solves MKL restricted to given kernels, and to given rows of each class; warm-started where that helps."""
+    """Solves MKL restricted to given kernels and to given rows of each class, with a warm start if that helps."""
 
     def __call__(self, sets: WorkingSets, tol: float) -> Solution: ...
 
@@ -54,7 +54,7 @@ class InnerSolver(Protocol):
 
 @dataclass(frozen=True)
 class Solved:
-    """The state with the weights and duals that were solved for, how well they were, and how long it took."""
+    """The state with the new weights and duals, their objective, and the time of solving."""
 
     state: State
     solution: Solution
@@ -83,8 +83,8 @@ class SequentialMKL:
     def rounds(self, state: State | None = None) -> Iterator[tuple[State, Certificate]]:
         """Algorithm 2 on two working sets; ends when the certified gap is at most `tol`, or at the limit of rounding.
 
-        The state after each round holds its weights and duals, kernels that were inserted for the next one with weight
-        zero; and the best machine and the best duals so far, which the certificate is about.
+        The state after each round holds its weights and duals, with the kernels inserted for the next round at weight
+        zero. It also holds the best machine and the best duals so far, to which the certificate refers.
         """
         state = state or self.start()
         while True:
@@ -110,7 +110,8 @@ class SequentialMKL:
     def solve_active(self, state: State) -> Solved:
         """MKL on working samples x active kernels.
 
-        If more kernels have a weight than the budget allows, the heaviest are kept, and solved for once more.
+        If more kernels have a positive weight than the budget allows, those with the largest weights are kept and
+        solved for again.
         """
         started, most = time.perf_counter(), self.settings.max_kernels
         state, solution = self._solve(state)
@@ -128,7 +129,7 @@ class SequentialMKL:
         return replace(state, weights=solution.weights, duals=duals), solution
 
     def sets(self, state: State) -> WorkingSets:
-        """Working samples x active kernels, with the weights and duals to start from."""
+        """Working samples x active kernels, with the initial weights and duals."""
         rows = [np.flatnonzero(column) for column in state.working.T]
         duals = [state.duals[r, k] for k, r in enumerate(rows)]
         return WorkingSets(self.grid.take(state.active), state.weights, rows, duals, self.box)
@@ -139,7 +140,7 @@ class SequentialMKL:
         return primal_pass(self.grid, self.data, self.signs, machine, support, self.box, self.executor, self.threads)
 
     def certify(self, best: State, solved: Solved, primal: PrimalPass, dual: DualPass) -> Certificate:
-        """The best P and D of F5 so far: over all samples, and over all kernels."""
+        """The certificate with the best P and D of F5 so far, over all samples and all kernels."""
         return Certificate(
             primal=best.best_primal,
             dual=best.bound,
@@ -159,37 +160,37 @@ class SequentialMKL:
         )
 
     def budget_spent(self, state: State) -> bool:
-        """Whether kernels that are exchanged for others within the budget bring nothing any more."""
+        """Whether exchanging kernels within the budget no longer improves the machine."""
         return state.over_budget and state.idle >= _PATIENCE
 
     def first_kernels(self, state: State, scan: ScanResult | None) -> State:
-        """The kernels that violate most for the duals of a start: with equal ones, those that tell signs apart."""
+        """The kernels that violate most for the initial duals; equal duals select kernels that separate the signs."""
         if scan is not None:
             support = self.pricing.support_of(state.duals)
             nothing = PrimalPass(*support, np.empty(0), np.inf, np.empty(0), threshold=0.0)
             found = DualPass(scan.ids, scan.values, None, 0.0, priced=True, complete=scan.complete)
             state = self.renewal.insert_kernels(state, nothing, found)
-        if not len(state.active):  # no kernel tells anything apart, and any will do
+        if not len(state.active):  # no kernel separates the signs, so any kernel will do
             state = replace(state, active=np.array([self.grid.first_open]), weights=np.zeros(1))
         return state
 
     def start(self) -> State:
-        """Where training starts from nothing."""
+        """The initial state without a known machine."""
         return cold_start(self.signs, self.settings)
 
     def start_at(self, active: Array, weights: Array, margins: Array) -> State:
-        """Where training starts from a machine that is known: its kernels, weights, and margins (n, K)."""
+        """The initial state from a known machine, given its kernels, weights, and margins (n, K)."""
         return start_from_machine(active, weights, margins, self.signs, self.settings)
 
     def warm(self, state: State, C_before: float) -> State:
-        """The end of the problem with another C as the start of this one."""
+        """The solution of the problem with another C as the start of this one."""
         return start_from_other_C(state, C_before, self.settings)
 
     def truncated(self, state: State, max_kernels: int) -> State:
-        """The heaviest kernels of the best machine, to be solved for once more."""
+        """The kernels of the best machine with the largest weights, to be solved for again."""
         return start_from_heaviest(state, max_kernels, self.settings)
 
     def reweighed(self, state: State) -> State:
-        """The active kernels weighed anew: solved for, with the working samples that follow for another time."""
+        """The active kernels solved for again, with the working samples renewed once."""
         solved = self.solve_active(state).state
         return self.renewal.renew_samples(solved, self.primal_pass(solved).margins)

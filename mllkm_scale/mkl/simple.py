@@ -39,9 +39,9 @@ def simple_mkl(
         now, moved = walk(oracle, now, direction, pivot, svm_tol)
         if not moved:
             if svm_tol <= 1e-3 * tol:
-                break  # the line search sees nothing but the rounding of the SVMs
+                break  # the line search sees only the tolerance of the SVMs
             svm_tol *= 0.1
-            now = oracle.evaluate(now.weights, svm_tol)  # J is compared at one precision
+            now = oracle.evaluate(now.weights, svm_tol)  # so that J is compared at one precision
     return Solution(now.weights, np.concatenate(now.duals), now.objective, step)
 
 
@@ -57,7 +57,7 @@ def descent_direction(now: Evaluation) -> tuple[Array, int]:
 
 
 def walk(oracle: Oracle, now: Evaluation, direction: Array, pivot: int, tol: float) -> tuple[Evaluation, bool]:
-    """Follow the direction through as many faces of the simplex as J falls, then search the last segment."""
+    """Follow the direction through the faces of the simplex as long as J decreases, then search the last segment."""
     moved = False
     while True:
         down = direction < 0
@@ -80,9 +80,10 @@ def walk(oracle: Oracle, now: Evaluation, direction: Array, pivot: int, tol: flo
 
 
 def falls(now: Evaluation, ahead: Evaluation, direction: Array, tol: float) -> bool:
-    """Whether J falls all the way ahead: by its values, or by its slope there where their precision does not tell.
+    """Whether J decreases up to `ahead`: by its values, or by its slope there if the values are too close.
 
-    A face can be so near that J hardly changes; J is convex, so it falls up to there if it still does so there.
+    A face can be so near that J hardly changes. J is convex, so it decreases up to the face if its slope there is
+    negative.
     """
     if abs(ahead.value - now.value) > tol * abs(now.value):
         return ahead.value < now.value

@@ -1,4 +1,4 @@
-"""Where the outer loop begins: from nothing, from a machine that is known, or from the end of another problem."""
+"""Starts of the outer loop: without a machine, from a known machine, or from the solution of another problem."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from mllkm_scale.mkl.state import Settings, State
 __all__ = ["cold_start", "heaviest", "start_from_heaviest", "start_from_machine", "start_from_other_C"]
 
 
-_NEAR_TOL = 0.02  # inner tolerance of the first round, where training starts near its end
-_MOST_ROWS, _MOST_SHARE = 3000, 0.25  # working samples of a class that a known machine starts with, whichever is more
-_AT_BOUND = 0.999  # of the box: interior points end slightly inside of it
+_NEAR_TOL = 0.02  # inner tolerance of the first round, if training starts near the solution
+_MOST_ROWS, _MOST_SHARE = (
+    3000,
+    0.25,
+)  # most working samples of a class at the start from a known machine, whichever is larger
+_AT_BOUND = 0.999  # of the box: interior points end slightly inside it
 
 
 def cold_start(signs: Array, settings: Settings) -> State:
-    """Some samples at random, half of them of each sign of a class, with duals by their weights; no kernel yet."""
+    """Random samples, half of them of each sign of a class, with duals proportional to their weights, and no
+    kernels."""
     n, K = signs.shape
     working, duals, box = np.zeros((n, K), dtype=bool), np.zeros((n, K)), settings.box(n)
     mean = float(box.weights.mean())
@@ -29,7 +33,9 @@ def cold_start(signs: Array, settings: Settings) -> State:
             rows = rng.permutation(np.flatnonzero(signs[:, k] == sign))[: max(1, settings.first_samples // 2)]
             working[rows, k] = True
             own = box.take(rows)
-            duals[rows, k] = own.upper / max(1.0, own.weights.sum() / mean)  # both signs have the same sum
+            duals[rows, k] = own.upper / max(
+                1.0, own.weights.sum() / mean
+            )  # so that the duals of both signs have the same sum
     nothing = np.empty(0, np.int64)
     return State(
         round=0,
@@ -52,9 +58,9 @@ def cold_start(signs: Array, settings: Settings) -> State:
 def start_from_machine(active: Array, weights: Array, margins: Array, signs: Array, settings: Settings) -> State:
     """Kernels and weights of a machine whose margins (n, K) are known.
 
-    Samples that are not well beyond the margin are at work; where they are too many, those that chance decides: a
-    machine for the samples within the margin alone would be one for errors. A class that is learned without a mistake
-    has its nearest ones at work all the same.
+    The working samples are those that are not well beyond the margin. If there are too many, they are chosen at random:
+    the samples within the margin alone would be mostly errors. A class that is learned without errors has its nearest
+    samples as working samples.
     """
     cold, working = cold_start(signs, settings), margins < settings.margin
     most = max(_MOST_ROWS, int(_MOST_SHARE * len(margins)))
@@ -68,9 +74,9 @@ def start_from_machine(active: Array, weights: Array, margins: Array, signs: Arr
 
 
 def start_from_other_C(state: State, C_before: float, settings: Settings) -> State:
-    """The end of the problem with another C: duals at their bound stay there.
+    """The solution of the problem with another C; duals at their bound stay there.
 
-    Kernels, working samples and the candidates of the last scan stay; what was proved does not.
+    Kernels, working samples and the candidates of the last scan are kept; the bounds are not.
     """
     box = settings.box(len(state.duals))
     upper, before = box.upper[:, None], replace(box, C=C_before).upper[:, None]
@@ -91,7 +97,7 @@ def start_from_other_C(state: State, C_before: float, settings: Settings) -> Sta
 
 
 def start_from_heaviest(state: State, count: int, settings: Settings) -> State:
-    """The heaviest kernels of the best machine, to be solved for once more; what was proved holds on."""
+    """The kernels of the best machine with the largest weights, to be solved for again; the bounds remain valid."""
     best = state.machine
     primal = state.best_primal if len(best.active) <= count else np.inf
     state = replace(state, active=best.active, weights=best.weights, duals=best.duals)
@@ -99,7 +105,7 @@ def start_from_heaviest(state: State, count: int, settings: Settings) -> State:
 
 
 def heaviest(state: State, count: int) -> State:
-    """The state with its heaviest kernels alone."""
+    """The state with only the kernels of largest weight."""
     kept = np.sort(np.argsort(-state.weights, kind="stable")[:count])
     weights = state.weights[kept]
     return replace(state, active=state.active[kept], weights=weights / weights.sum())

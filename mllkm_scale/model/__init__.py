@@ -1,4 +1,4 @@
-"""The way out: the trained machine, its files, its predictions, and what it says about itself."""
+"""The trained machine: its files, its predictions, and its descriptions and explanations."""
 
 from mllkm_scale.model.describe import Description, describe
 from mllkm_scale.model.evaluation import Evaluation, evaluate

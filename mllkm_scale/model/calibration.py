@@ -1,11 +1,12 @@
-"""Probabilities of the classes by scores f, fitted on rows that the machine was not trained on.
+"""Probabilities of the classes from scores f, fitted on rows that the machine was not trained on.
 
     temperature   p_k = exp(t f_k) / sum_j exp(t f_j);  of two classes  p = 1 / (1 + exp(-t f))
     isotonic      two classes: p is a rising function of f, linear between knots and constant beyond them
 
-Scores of a hinge loss crowd about the margins, so that their log odds need not be linear; that takes many rows to tell.
-So the temperature is fitted always, and the rising function is taken where it has a log loss that is clearly lower on
-parts of the rows that neither was fitted on. Targets are smoothed as Platt does: no finite number of rows makes sure.
+Scores of a hinge loss concentrate near the margins, so their log odds need not be linear in the score; but it takes
+many rows to tell. So the temperature is always fitted, and the isotonic function is used if its log loss is clearly
+lower on parts of the rows on which neither was fitted. Targets are smoothed as in Platt's method, because a finite
+number of rows never gives certainty.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ __all__ = ["ISOTONIC", "TEMPERATURE", "Calibration", "fit_calibration"]
 
 
 TEMPERATURE, ISOTONIC = "temperature", "isotonic"
-_PARTS, _DRAWS = 5, 4  # of the rows, to compare the two by, drawn anew so often
-_LEAST_ROWS = 1000  # in which a rising function is looked for
+_PARTS, _DRAWS = 5, 4  # of the rows, for the comparison of the two methods, and number of draws
+_LEAST_ROWS = 1000  # for which an isotonic function is fitted
 _MOST_LEVELS = 10_000
-_STEPS, _NEAR = 100, 1e-13  # steps of Newton's method; the last of them, relative to the slope
+_STEPS, _NEAR = 100, 1e-13  # steps of Newton's method; size of the last one, relative to the slope
 _RANGE = 1e-6, 1e6  # of the temperature times the usual size of a score
 
 
@@ -40,11 +41,11 @@ class Calibration:
     ----------
     method : {"temperature", "isotonic"}
     slope : float
-        t, what scores are multiplied by; of an isotonic one that of the temperature that it was compared with.
+        The factor t of the scores; for "isotonic", that of the temperature method that it was compared with.
     knots, levels : tuples of float
         Isotonic: the score of each knot, and the probability of the second class there.
     n_rows : int
-        Rows that it was fitted on.
+        Number of rows that it was fitted on.
     source : str
         Which rows these are.
     log_loss : float
@@ -74,7 +75,7 @@ class Calibration:
             object.__setattr__(self, name, kind(getattr(self, name)))
         problem = self._problem()
         if problem:
-            raise ParameterError(f"a calibration has {problem}: calibrate anew")
+            raise ParameterError(f"a calibration has {problem}: calibrate again")
 
     def _problem(self) -> str:
         knots, levels = np.array(self.knots), np.array(self.levels)
@@ -90,7 +91,7 @@ class Calibration:
         return "" if rise and levels[0] > 0 and levels[-1] < 1 else "levels that do not rise from above 0 to below 1"
 
     def log_probabilities(self, scores: Array) -> Array:
-        """log p (n, c) of decision functions: (n,) of two classes, or (n, K)."""
+        """log p (n, c) for decision functions: (n,) for two classes, or (n, K)."""
         if self.method == ISOTONIC:
             return np.asarray(np.log(self.probabilities(scores)))
         F = self.slope * (np.stack([-0.5 * scores, 0.5 * scores], axis=1) if scores.ndim == 1 else scores)
@@ -98,11 +99,11 @@ class Calibration:
         return np.asarray(F - np.log(np.exp(F).sum(axis=1, keepdims=True)))
 
     def probabilities(self, scores: Array) -> Array:
-        """p (n, c); every row adds up to one."""
+        """p (n, c); every row sums to one."""
         if self.method == TEMPERATURE:
             return np.asarray(np.exp(self.log_probabilities(scores)))
         if scores.ndim != 1:
-            raise ParameterError("an isotonic calibration is for two classes: calibrate anew")
+            raise ParameterError("an isotonic calibration is for two classes: calibrate again")
         p = np.interp(scores, self.knots, self.levels)
         return np.stack([1.0 - p, p], axis=1)
 
@@ -117,18 +118,18 @@ class Calibration:
 
 
 def fit_calibration(scores: Array, codes: Array, source: str, weights: Array | None = None) -> Calibration | None:
-    """The calibration of decision functions by the classes of their rows; None where these tell nothing.
+    """The calibration of decision functions by the classes of their rows; None if the rows do not determine it.
 
     Parameters
     ----------
     scores : array (n, 1) or (n,) for two classes, otherwise (n, K)
-        Of rows that the machine was not trained on.
+        Scores of rows that the machine was not trained on.
     codes : int array (n,)
         Positions of the true classes.
     source : str
         Which rows these are.
     weights : array (n,), optional
-        Of the rows; only their ratios count.
+        Weights of the rows; only their ratios matter.
 
     Examples
     --------
@@ -150,7 +151,8 @@ def fit_calibration(scores: Array, codes: Array, source: str, weights: Array | N
 
 
 def _targets(codes: Array, weights: Array, n_classes: int) -> Array:
-    """(n, c): of each row's own class (m + 1) / (m + c), m the weight of the class; the others share the rest."""
+    """Targets (n, c): (m + 1) / (m + c) for the class of a row, where m is the weight of the class; the others share
+    the rest."""
     counts = np.bincount(codes, weights, minlength=n_classes)
     own = (counts + 1.0) / (counts + n_classes)
     targets = np.repeat(((1.0 - own) / (n_classes - 1))[codes][:, None], n_classes, axis=1)
@@ -159,9 +161,9 @@ def _targets(codes: Array, weights: Array, n_classes: int) -> Array:
 
 
 def _temperature(F: Array, codes: Array, weights: Array) -> Calibration:
-    """The slope of least log loss: its derivative sum w (p - target) f rises, so that it has one zero.
+    """The slope of smallest log loss: the derivative sum w (p - target) f is increasing, so it has one zero.
 
-    Newton's method finds it; a step out of what is known to hold it is replaced by one into its middle.
+    Newton's method finds it; a step out of the bracketing interval is replaced by a bisection.
     """
     scores = np.stack([-0.5 * F, 0.5 * F], axis=1) if F.ndim == 1 else F
     targets = _targets(codes, weights, scores.shape[1])
@@ -186,7 +188,7 @@ def _isotonic(F: Array, codes: Array, weights: Array) -> Calibration:
     """Least squares over rising functions, by pooling adjacent violators; levels keep 1 / (n + 2) from 0 and 1."""
     values, inverse = np.unique(F, return_inverse=True)
     counts, hits = (np.bincount(inverse, each, minlength=len(values)) for each in (weights, weights * codes))
-    blocks: list[tuple[float, float, int, int]] = []  # weight of the second class and of all, first and last value
+    blocks: list[tuple[float, float, int, int]] = []  # weight of the second class and of all rows, first and last value
     for at, (hit, count) in enumerate(zip(hits.tolist(), counts.tolist(), strict=True)):
         block = (hit, count, at, at)
         while blocks and blocks[-1][0] * block[1] >= block[0] * blocks[-1][1]:
@@ -214,9 +216,10 @@ def _is_clearly_better(
     codes: Array,
     weights: Array,
 ) -> bool:
-    """Whether one way has a lower log loss on parts of the rows that it is not fitted on, by two standard errors.
+    """Whether one method has a lower log loss on parts of the rows on which it is not fitted, by two standard errors.
 
-    The runs of one class at the ends of the scores make a rising function too sure of itself: it has to pay for that.
+    Runs of one class at the ends of the scores make an isotonic function overconfident, which this comparison
+    penalises.
     """
     gain = np.zeros(len(F))
     for draw in range(_DRAWS):

@@ -1,8 +1,8 @@
-"""ROC and precision-recall curves of scores, counted in one pass over rows of any number.
+"""ROC and precision-recall curves of scores, counted in one pass over any number of rows.
 
-Rows are counted between thresholds, which are the scores of the first rows seen: all of them, or `MOST_EDGES` at even
-ranks. So a curve is exact where all rows come at once and have no more scores than that. Else rows between two
-thresholds count as ties: the area under the ROC curve is then off by at most half of the pairs that are tied.
+Rows are counted between thresholds, which are the scores of the first block of rows: all of them, or `MOST_EDGES` at
+even ranks. A curve is exact if all rows are in one block and have no more different scores than that. Otherwise rows
+between two thresholds count as ties, and the error of the area under the ROC curve is at most half of the tied pairs.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ __all__ = ["Curve", "CurveCounts"]
 
 MOST_EDGES = 1024
 MOST_CELLS = 1 << 20  # of the counts of all classes
-POINTS = 64  # of a curve that is kept
-MOST_CURVES = 30  # whose points are kept, those with the smallest areas
+POINTS = 64  # of a curve that are kept
+MOST_CURVES = 30  # curves whose points are kept: those with the smallest areas
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How well one score ranks the rows of its class before all others.
+    """How well a score ranks the rows of its class before all others.
 
     Attributes
     ----------
     label : object
-        The class; of two classes the second.
+        The class; for two classes the second one.
     roc_area : float
-        Share of the pairs of a row of the class and another one in which the former has the larger score.
+        Share of the pairs of a row of the class and another row in which the former has the larger score.
     average_precision : float
         Mean of the precision over the rows of the class, in the order of their scores.
     false_rate, recall, precision : list of float
-        Points of the curves, from the largest threshold down; empty where they were not kept.
+        Points of the curves, from the largest threshold down; empty if they were not kept.
     """
 
     label: Any
@@ -76,7 +76,7 @@ class CurveCounts:
                 counts[of_class] += np.bincount(places[own == of_class], minlength=counts.shape[1])
 
     def curves(self) -> tuple[Curve, ...]:
-        """The curves of the classes that some rows have and some have not."""
+        """The curves of the classes that some rows, but not all, belong to."""
         found = [
             (label, *(np.cumsum(row[::-1]) for row in counts))
             for label, counts in zip(self._labels, self._counts, strict=True)
@@ -91,7 +91,7 @@ class CurveCounts:
 
 
 def _edges(scores: Array, most: int) -> Array:
-    """Distinct scores, or so many of them at even ranks."""
+    """Distinct scores, or `most` of them at even ranks."""
     distinct = np.unique(scores)
     if len(distinct) <= most:
         return distinct
@@ -99,7 +99,7 @@ def _edges(scores: Array, most: int) -> Array:
 
 
 def _curve(label: Any, others: Array, own: Array) -> Curve:
-    """Of rows counted down to each threshold."""
+    """The curve from the numbers of rows above each threshold."""
     false_rate, recall = (np.append(0.0, counts / counts[-1]) for counts in (others, own))
     seen = np.maximum(own + others, 1)
     precision = np.append(1.0, own / seen)

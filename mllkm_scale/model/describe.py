@@ -1,4 +1,4 @@
-"""What a model is, in numbers: for a person as text, for a program as JSON."""
+"""The description of a model, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Description", "GammaShare", "HeavyKernel", "TableFacts", "describe",
 
 @dataclass(frozen=True)
 class GammaShare:
-    """Kernels of one gamma: how many, their weight, and its share of all weight."""
+    """The kernels of one gamma: their number, their weight, and its share of the total."""
 
     gamma: float
     count: int
@@ -42,9 +42,9 @@ class HeavyKernel:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The tables of a component-wise model: any f is off by at most `deviation`.
+    """The tables of a component-wise model: the error of any f is at most `deviation`.
 
-    A row costs `lookups` of a cell, and `multiply_adds`.
+    A row costs `lookups` of cells, and `multiply_adds`.
     """
 
     cells: int
@@ -95,11 +95,11 @@ class Description:
         return f"{self.map}, {kind}, " + (f"local bias {self.local_bias:g}" if self.local_bias else "no local bias")
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON holds it."""
+        """The description as plain data, for JSON."""
         return asdict(self) | {"classes": list(self.classes), "family": self.family}
 
     def as_text(self) -> str:
-        """All of it as lines for a person."""
+        """The description as text."""
         return "\n".join(lines(self))
 
 
@@ -112,7 +112,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
     path : path, optional
         Its file, whose size is part of the description.
     heaviest : int
-        How many of the kernels with the largest weights to list.
+        Number of kernels with the largest weights to list.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def describe(model: Model, *, path: str | os.PathLike[str] | None = None, heavie
 
 
 def direct_cost(model: Model) -> tuple[int, int]:
-    """Multiply-adds, and values of the map h, that a row costs where every kernel is evaluated."""
+    """Multiply-adds, and values of the map h, per row if every kernel is evaluated."""
     s, d = model.anchors.shape
     componentwise = model.family.componentwise
     # Distances, or squared offsets and features; then the coefficients of every machine.
@@ -162,7 +162,7 @@ def direct_cost(model: Model) -> tuple[int, int]:
 
 
 def _preparing_cost(model: Model) -> int:
-    """Multiply-adds of the preparation of a row; one for each quantile column besides, which is looked up first."""
+    """Multiply-adds to prepare a row; a lookup of a quantile column counts as one."""
     prepared, p = model.preprocessor, model.preprocessor.n_columns
     return p + prepared.n_lookups + (0 if prepared.projection is None else p * model.anchors.shape[1])
 

@@ -1,4 +1,4 @@
-"""The description of a model in words: for the command line, and for the page of a fitted estimator."""
+"""The description of a model as text: for the command line, and for fitted estimators in notebooks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.printable import printable
 
 if TYPE_CHECKING:
-    from mllkm_scale.model.describe import Description
+    from mllkm_scale.model.describe import Description, GammaShare
     from mllkm_scale.model.parts import ModelParts
     from mllkm_scale.model.record import ModelRecord
 
@@ -18,21 +20,22 @@ __all__ = [
     "LISTED",
     "calibration_in_words",
     "class_names",
-    "cost_facts",
     "facts_in_words",
+    "gamma_ranges",
     "lines",
     "one_line",
-    "proved_facts",
 ]
 
 LISTED = 10
 LABEL = 60  # characters of a label that are shown
 
+_MOST_GAMMAS, _GAMMA_RANGES = 12, 8  # that are shown singly; and ranges of more of them
+
 
 def facts_in_words(description: Description) -> dict[str, str]:
-    """What a person asks first, by name."""
+    """The main facts, by name."""
     record, names = description.certificate, description.feature_names
-    weights = "shared by the classes" if description.shared_weights else "one set a class"
+    weights = "shared by the classes" if description.shared_weights else "one set per class"
     file, memory = description.file_bytes, format_bytes(description.memory_bytes)
     return {
         "family": description.family,
@@ -43,17 +46,17 @@ def facts_in_words(description: Description) -> dict[str, str]:
         "classes": class_names(description.classes),
         "probabilities": calibration_in_words(description),
         "preprocessing": description.preprocessing,
-        **proved_facts(record),
+        **_proved_facts(record),
         "training": f"{record.n_train} samples, seed {record.seed}, mllkm-scale {record.package_version}",
         "file": "not saved" if file is None else format_bytes(file),
         "memory": f"{memory}, and {format_bytes(description.block_bytes)} to predict",
-        **cost_facts(description),
+        **_cost_facts(description),
         "sha256": description.checksum,
     }
 
 
 def calibration_in_words(description: Description) -> str:
-    """How scores become probabilities, and by which rows that was fitted."""
+    """The calibration, and the rows on which it was fitted."""
     fitted = description.calibration
     if fitted is None:
         return "none: the model has no calibration"
@@ -66,7 +69,7 @@ def calibration_in_words(description: Description) -> str:
 
 
 def learned_facts(record: ModelRecord) -> dict[str, str]:
-    """Where learned kernels come from, and what became of them; nothing if none were learned."""
+    """Facts about learned kernels; none if no kernels were learned."""
     anchors = record.params.get("anchors")
     if not isinstance(anchors, str) or not anchors.startswith("learned"):
         return {}
@@ -75,7 +78,7 @@ def learned_facts(record: ModelRecord) -> dict[str, str]:
 
 
 def one_line(model: ModelParts) -> str:
-    """What a model is, as its `repr` shows it."""
+    """The `repr` of a model."""
     family, record = model.family, model.certificate
     kind = f"{family.map}, {'component-wise' if family.componentwise else 'global'}"
     size = f"{model.n_kernels:,} of {record.n_open:,} kernels, {model.n_features_in:,} features"
@@ -84,13 +87,13 @@ def one_line(model: ModelParts) -> str:
 
 
 def class_names(classes: Sequence[Any]) -> str:
-    """The classes, or the first of many."""
+    """The classes, or the first ones of many."""
     shown = ", ".join(printable(label, longest=LABEL) for label in classes[:LISTED])
     return shown + (f", ... ({len(classes)})" if len(classes) > LISTED else "")
 
 
-def cost_facts(description: Description) -> dict[str, str]:
-    """What a predicted row costs."""
+def _cost_facts(description: Description) -> dict[str, str]:
+    """The cost of predicting a row."""
     direct = f"{description.multiply_adds:,} multiply-adds, {description.bumps:,} bumps"
     tables = description.tables
     if tables is None:
@@ -102,8 +105,8 @@ def cost_facts(description: Description) -> dict[str, str]:
     }
 
 
-def proved_facts(record: ModelRecord) -> dict[str, str]:
-    """What was proved of the model."""
+def _proved_facts(record: ModelRecord) -> dict[str, str]:
+    """The certificate of the model."""
     if math.isnan(record.gap):
         return {"certificate": f"none: learned from a stream ({record.status})"}
     return {
@@ -113,13 +116,29 @@ def proved_facts(record: ModelRecord) -> dict[str, str]:
 
 
 def lines(description: Description) -> list[str]:
-    """All of it as plain text."""
+    """The description as plain text."""
     text = [f"{name:<14} {printable(value)}" for name, value in facts_in_words(description).items()]
-    text += ["", f"{'gamma':>12} {'kernels':>8} {'weight':>10} {'share':>7}"]
-    text += [f"{g.gamma:>12.5g} {g.count:>8} {g.weight:>10.4g} {g.share:>7.1%}" for g in description.gammas]
+    text += ["", f"{'gamma':>20} {'kernels':>8} {'weight':>10} {'share':>7}"]
+    text += [
+        f"{gamma:>20} {sum(g.count for g in own):>8} {sum(g.weight for g in own):>10.4g}"
+        f" {sum(g.share for g in own):>7.1%}"
+        for gamma, own in gamma_ranges(description.gammas)
+    ]
     text += ["", f"{'heaviest':>12} {'gamma':>8} {'weight':>10} {'share':>7} {'norm':>10}"]
     text += [
         f"{k.position:>12} {k.gamma:>8.4g} {k.weight:>10.4g} {k.share:>7.1%} {k.norm:>10.4g}"
         for k in description.heaviest
     ]
     return text
+
+
+def gamma_ranges(gammas: Sequence[GammaShare]) -> list[tuple[str, Sequence[GammaShare]]]:
+    """A few gammas, each alone; many of them, as learned kernels have, in ranges with about as many kernels each."""
+    if len(gammas) <= _MOST_GAMMAS:
+        return [(f"{share.gamma:.5g}", [share]) for share in gammas]
+    before = np.cumsum([0, *(share.count for share in gammas[:-1])])
+    numbers = before * _GAMMA_RANGES // (before[-1] + gammas[-1].count)
+    ranges = [
+        [share for share, at in zip(gammas, numbers, strict=True) if at == number] for number in np.unique(numbers)
+    ]
+    return [(f"{own[0].gamma:.4g} to {own[-1].gamma:.4g}", own) for own in ranges]

@@ -1,4 +1,4 @@
-"""How good a model is on labelled data: one pass over its chunks that fills the confusion matrix."""
+"""Evaluation of a model on labelled data, in one pass over its chunks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BINS = 10  # of the largest probability, for the calibration error
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Counts of true and predicted classes, and what follows from them.
+    """Counts of true and predicted classes, and measures derived from them.
 
     Attributes
     ----------
@@ -37,13 +37,13 @@ class Evaluation:
         and the mean difference, over ten bins weighted by their rows, between the largest probability and the frequency
         with which its class is true. Weights of rows, if there are any, count in all of these and in the bins.
     weighted_error : float or None
-        Share of the weight of wrongly predicted rows, if rows have weights; the confusion matrix counts rows.
+        Weighted share of the misclassified rows, if rows have weights; the confusion matrix counts rows.
     bins : array (3, 10) or None
-        Of these bins: rows, the sum of their largest probabilities, and how many of their classes are true.
+        For each of these bins: rows, the sum of their largest probabilities, and the number of correct rows.
     curves : tuple of Curve
         ROC and precision-recall curves with their areas: one for two classes, and otherwise one per class.
     telling : tuple of int
-        Rows that are worth an explanation: the surest correct one, the least sure of all, and the surest wrong one, if
+        Rows to explain: the most certain correct row, the least certain row, and the most certain misclassified row, if
         they exist.
     calibration_by_chance : float or None
         Approximate calibration error of perfectly calibrated probabilities: bins of few rows deviate by chance.
@@ -68,7 +68,7 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return int(self.confusion.sum())
 
     @property
@@ -98,7 +98,7 @@ class Evaluation:
         return _share(2 * np.diagonal(self.confusion), total)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON holds it."""
+        """The evaluation as plain data, for JSON."""
         arrays = ("classes", "confusion", "precision", "recall", "f1")
         numbers = ("n", "accuracy", "error", "log_loss", "brier", "calibration_error", "calibration_by_chance")
         return {
@@ -117,8 +117,8 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     ----------
     model : Model
     dataset : Dataset
-        With labels, which are classes of the model, and perhaps weights; not all classes need occur. Columns are
-        matched by name if both data set and model have names.
+        With labels, which must be classes of the model, and optionally weights; not all classes need to occur. Columns
+        are matched by name if both data set and model have names.
     by_position : bool
         Match columns by position even if they have names.
     n_jobs : int, optional
@@ -127,7 +127,7 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
     Raises
     ------
     DataError
-        If there are no labels, or one that the model does not know.
+        If there are no labels, or a label is not a class of the model.
 
     Examples
     --------
@@ -168,13 +168,13 @@ def evaluate(model: Model, dataset: Dataset, *, by_position: bool = False, n_job
 
 
 class _Telling:
-    """The surest right, the least sure, and the surest wrong row so far, with how sure they are."""
+    """The most certain correct, the least certain, and the most certain misclassified row so far."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[float, int]] = {}
 
     def add(self, scores: NDArray[Any], right: NDArray[np.bool_], start: int) -> None:
-        """Rows with these scores, the first of which has this number."""
+        """Add rows with these scores; the first row has the number `start`."""
         if scores.ndim == 1:
             sure = np.abs(scores)
         else:
@@ -191,21 +191,21 @@ class _Telling:
                 self._found[what] = found
 
     def rows(self) -> list[int]:
-        """Their numbers, each once."""
+        """Their numbers, without duplicates."""
         return list(dict.fromkeys(self._found[what][1] for what in ("right", "unsure", "wrong") if what in self._found))
 
 
 class _Sums:
-    """What is added up over the rows to measure probabilities."""
+    """Sums over the rows for the measures of probabilities."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._log_loss = self._brier = 0.0
-        # Of each bin: rows, their largest probabilities, how many of their classes are true, and the variance of that.
+        # For each bin: rows, their largest probabilities, the number of correct rows, and its variance.
         self._bins = np.zeros((4, BINS))
 
     def add(self, scores: NDArray[Any], truth: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Rows with these scores, true classes and weights."""
+        """Add rows with these scores, true classes and weights."""
         log_p, at = self._calibration.log_probabilities(scores), np.arange(len(truth))
         p = np.exp(log_p)
         self._log_loss -= float((weights * log_p[at, truth]).sum())
@@ -218,9 +218,10 @@ class _Sums:
             self._bins[row] += np.bincount(bins, values, minlength=BINS)
 
     def measured(self) -> dict[str, Any]:
-        """Log loss, Brier score, calibration error, what that is by chance, and its bins.
+        """Log loss, Brier score, calibration error, its expected value by chance, and its bins.
 
-        By chance, the sum over a bin is off by a normal number, about: its mean size is sqrt(2 / pi) deviations.
+        By chance, the error of the sum over a bin is approximately normal: its mean absolute value is sqrt(2 / pi)
+        standard deviations.
         """
         rows, largest, true, variance = self._bins
         n = float(rows.sum())

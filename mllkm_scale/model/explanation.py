@@ -1,19 +1,19 @@
-"""Why a row has its scores: what each kernel and each feature adds to them, exactly.
+"""Explanation of the scores of a row: the exact contributions of kernels and features.
 
     global:          f_k(z) = sum_m sum_l h_m (z_l - c_ml) w_kml  +  sum_m h_m l_km
     component-wise:  f_k(z) = sum_m sum_l h_ml ((z_l - c_ml) w_kml + l_km / d)
 
-Both are sums over a table of kernels and features: its sums over the features are what the kernels add, and its sums
-over the kernels are what the features add. The second term of global kernels belongs to no feature: it is the
-constant, what the anchors near the row say of themselves. A feature adds something where the row differs in it from
-these anchors.
+Both are sums over a table of kernels and features. Its sums over the features are the contributions of the kernels, and
+its sums over the kernels are the contributions of the features. The second term of global kernels belongs to no
+feature. It is the constant: the score of the anchors near the row. A feature contributes if the row differs from these
+anchors in it.
 
-Columns that are made of one feature (standard and quantile), and features that are made of one column of a table, are
-added up. A projection z = M (u - mean) is undone for global kernels: (z_l - c_ml) w_kml summed over l is (u - v_m) M'
-w_km for the v_m nearest to the mean that is projected to the anchor, and what no v_m is projected to is left to the
-constant. Bumps of single components cannot be shared out over the features that these are made of, so behind a
-projection a component-wise machine is explained by components. With scaling to unit norm, a feature stands for its
-value after the division.
+Contributions of columns that are made of one feature (standard and quantile), and of features that are made of one
+column of a table, are added up. A projection z = M (u - mean) is reversed for global kernels: (z_l - c_ml) w_kml summed
+over l is (u - v_m) M' w_km, where v_m is the point nearest to the mean that is projected to the anchor; the remainder
+belongs to the constant. Bumps of single components cannot be divided among the features of the components, so a
+component-wise machine with a projection is explained by components. With scaling to unit norm, the value of a feature
+is that after the division.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "explain_row", "explained"]
 
 MOST = 10  # features and kernels that are shown
-NAME, VALUE = 32, 20  # letters of them
+NAME, VALUE = 32, 20  # letters of names and values
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +49,23 @@ class Explanation:
     Attributes
     ----------
     label : object
-        The class that the model decides for.
+        The predicted class.
     classes : list
     scores : array (K,)
         `contributions.sum(axis=1) + constants`, and `kernels.sum(axis=1)`, are these up to rounding.
     probabilities : array (c,) or None
-        Where the model has a calibration.
+        None if the model has no calibration.
     features : tuple of str
         Names of the features, or of the columns of a table; names of components for a component-wise machine behind a
         projection.
     values : tuple of str
-        What the row has there.
+        The values of the row, as text.
     contributions : array (K, features)
-        What each feature adds to each score.
+        The contribution of each feature to each score.
     constants : array (K,)
         The part that belongs to no feature.
     kernels : array (K, s)
-        What each kernel adds to each score.
+        The contribution of each kernel to each score.
     closeness : array (s,)
         The bump of each kernel at the row: 1 at its anchor, and less farther away; the mean over components for
         component-wise kernels.
@@ -99,19 +99,21 @@ class Explanation:
         return 0 if len(self.scores) == 1 else self.classes.index(self.label)
 
     def strongest(self, most: int = MOST) -> list[tuple[str, str, float]]:
-        """Name, value and contribution of the features that add most to the score of the label, either way."""
+        """Name, value and contribution of the features with the largest contributions to the score of the label, by
+        absolute value."""
         added = self.contributions[self.machine]
         order = np.argsort(-np.abs(added), kind="stable")[:most]
         return [(self.features[j], self.values[j], float(added[j])) for j in order if added[j]]
 
     def heaviest(self, most: int = MOST) -> list[tuple[int, float, float]]:
-        """Number, closeness and contribution of the kernels that add most to the score of the label, either way."""
+        """Number, closeness and contribution of the kernels with the largest contributions to the score of the label,
+        by absolute value."""
         added = self.kernels[self.machine]
         order = np.argsort(-np.abs(added), kind="stable")[:most]
         return [(int(m), float(self.closeness[m]), float(added[m])) for m in order if added[m]]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON holds it."""
+        """The explanation as plain data, for JSON."""
         return {
             "label": self.label,
             "classes": self.classes,
@@ -136,7 +138,7 @@ class Explanation:
 
     @property
     def meaning(self) -> str:
-        """What it says that something adds to the score."""
+        """The meaning of a contribution to the score."""
         if len(self.scores) == 1:
             against, speaks_for = (printable(label, longest=NAME) for label in self.classes)
             return f"above 0 speaks for {speaks_for}, below for {against}"
@@ -246,7 +248,7 @@ def _explain(model: Model, x: Array, u: Array, z: Array) -> Explanation:
 
 
 def _added(machine: Model, u: Array, z: Array) -> tuple[Array, Array, Array, Array]:
-    """What kernels (K, s), columns (K, p) and constants (K,) add, and the closeness (s,) of the kernels."""
+    """The contributions of kernels (K, s), columns (K, p) and constants (K,), and the closeness (s,) of the kernels."""
     offsets, projection = z - machine.anchors, machine.preprocessor.projection
     K, (s, d) = machine.n_machines, offsets.shape
     kernels = np.empty((K, s))
@@ -278,5 +280,5 @@ def _components(machine: Model, z: Array) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _summed(contributions: Array, groups: Array, n_groups: int) -> Array:
-    """Columns (K, p) added up by the group of each, (K, groups)."""
+    """Columns (K, p) added up by group, (K, groups)."""
     return np.array([np.bincount(groups, row, minlength=n_groups) for row in contributions])

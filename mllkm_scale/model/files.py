@@ -1,4 +1,4 @@
-"""Model files: a archive file with all arrays of a model; never anything that runs code."""
+"""Model files: archive files with all arrays of a model, and without any code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mllkm_scale.base.archive import archive_checksum, read_archive, write_archive
+from mllkm_scale.base.files.archive import archive_checksum, read_archive, write_archive
 from mllkm_scale.base.schemas import ModelHeader, conform
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
 from mllkm_scale.data.sparse.reduction import REDUCTION_ARRAYS, Reduction
@@ -33,14 +33,14 @@ _ARRAYS = ("classes", "anchors", "gammas", "kernel_scale", "weights", "coef", "l
 
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Write a model file; it is either the old one or the whole new one, also after a crash.
+    """Write a model file; even after a crash, it is either the old one or the complete new one.
 
     Equal models give equal files, byte for byte.
 
     Raises
     ------
     ParameterError
-        If the record of the model holds what no file may, such as a status that is not known.
+        If the record of the model has invalid values, such as an unknown status.
     ScratchError
         If the file cannot be written.
 
@@ -65,7 +65,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model file; the model decides with the same bits as the one that was saved.
+    """Read a model file; the predictions of the model are the same bits as those of the saved one.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def model_checksum(model: Model) -> str:
 
 
 def model_arrays(model: Model) -> dict[str, NDArray[Any]]:
-    """Every array of a model by name, those of its preprocessor, encoding and profile too."""
+    """All arrays of a model by name, including those of its preprocessor, encoding and profile."""
     own = {name: getattr(model, name) for name in _ARRAYS} | model.preprocessor.to_arrays()
     for part in (model.step, model.profile):
         own |= {} if part is None else part.to_arrays()

@@ -1,9 +1,10 @@
-"""The trained machine, evaluated explicitly: no training sample but the anchors is needed.
+"""The trained machine, evaluated explicitly: it needs the anchors, and no other training samples.
 
     f_k(x) = sum_m h_m(z) (<z - c_m, coef_km> + local_coef_km),    z = preprocessor(x)
 
-component-wise with one h per component. Two classes have one f, whose sign decides; more have one f a class,
-of which the largest decides. Component-wise models are evaluated by tables where these pay (`additive`).
+For component-wise kernels there is one h per component. With two classes there is one f, whose sign is the prediction;
+with more classes there is one f per class, and the largest f is the prediction. Component-wise models are evaluated by
+tables if these are faster (`additive`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Model(ModelParts):
     encoding : Encoding, optional
         Turns the rows of a table into features; None if rows are numbers.
     profile : Profile, optional
-        Where the training rows lie, and how much each feature moves the scores there.
+        The distribution of the training rows, and how much each feature changes the scores there.
     reduction : Reduction, optional
         Turns rows with many columns, sparse or dense, into few features.
 
@@ -90,7 +91,7 @@ class Model(ModelParts):
 
     @property
     def form(self) -> Form:
-        """The tables by which rows are evaluated, or the reason why there are none; made at the first access."""
+        """The tables for evaluation, or the reason why there are none; made at the first access."""
         return additive_form(self)
 
     @property
@@ -112,7 +113,7 @@ class Model(ModelParts):
         return float(s * (20 * (d if self.family.componentwise else 1) + (1 + K) * d) + prepared)
 
     def direct(self) -> DirectModel:
-        """The same machine, always evaluated kernel by kernel and never by tables.
+        """The same machine, evaluated kernel by kernel and never by tables.
 
         Examples
         --------
@@ -125,7 +126,7 @@ class Model(ModelParts):
         return DirectModel(**{spec.name: getattr(self, spec.name) for spec in fields(self)})
 
     def server(self) -> Server:
-        """This machine laid out for single rows, one after another, without delay; see `Server`.
+        """This machine in a layout for single rows with low latency; see `Server`.
 
         This compiles its loops, or reads them from numba's cache, and makes the tables.
 
@@ -143,13 +144,13 @@ class Model(ModelParts):
 
     @cached_property
     def feature_importances(self) -> Array:
-        """How much each feature, or column of a table, moves the scores: (n_features_in,), summing to one.
+        """How much each feature, or column of a table, changes the scores: (n_features_in,), summing to one.
 
-        The importance of a feature is the mean over training rows of the size of the gradient of the scores along it,
-        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns made from one feature move
-        together, and the importances of features made from one column of a table are added up. All are zero if no
-        feature moves the scores. A model without a profile (of a stream, or of version 0.1.0) uses its anchors in place
-        of the rows.
+        The importance of a feature is the mean absolute gradient of the scores along the feature over training rows,
+        times the spread of the feature; `mllkm_scale.model.profile` has the formula. Columns made from one feature are
+        changed together, and the importances of features made from one column of a table are added up. All are zero if
+        no feature changes the scores. A model without a profile (from a stream, or from version 0.1.0) uses its anchors
+        instead of the rows.
 
         Examples
         --------
@@ -175,7 +176,7 @@ class Model(ModelParts):
         Parameters
         ----------
         x : array-like of shape (n_features_in,), mapping, pandas Series, or table of one row
-            As `Server.scores` takes it.
+            The row, as in `Server.scores`.
 
         Examples
         --------
@@ -224,13 +225,13 @@ class Model(ModelParts):
 
     @cached_property
     def machine(self) -> Model:
-        """The model behind encoding or reduction, which takes rows of features; itself if there is neither."""
+        """The model without encoding or reduction, for rows of features; the model itself if it has neither."""
         if self.step is None:
             return self
         return self._with(encoding=None, reduction=None, feature_names=unique_names(self.step.feature_names))
 
     def behind(self, step: FirstStep) -> Model:
-        """This machine behind an encoding, so that it takes rows of a table, or behind a reduction of many columns."""
+        """This machine with an encoding, for rows of a table, or with a reduction, for many columns."""
         if isinstance(step, Reduction):
             return self._with(reduction=step, feature_names=None)
         names = step.columns.names
@@ -240,7 +241,7 @@ class Model(ModelParts):
         return type(self)(**{spec.name: getattr(self, spec.name) for spec in fields(self)} | parts)
 
     def numeric(self, dataset: Dataset, *, by_position: bool = False) -> tuple[Model, Dataset]:
-        """The machine behind the encoding, and the rows of a data set in the form that it takes; nothing is read yet.
+        """The machine without encoding, and the rows of a data set in the form that it needs; nothing is read yet.
 
         Columns are matched by name if both have names, unless `by_position` is set.
 
@@ -265,7 +266,7 @@ class Model(ModelParts):
         return self, dataset
 
     def _table(self, X: Any) -> Dataset:
-        """Rows of a table, or sparse rows, in memory as a data set."""
+        """Rows of a table in memory, or sparse rows, as a data set."""
         from mllkm_scale.data.tables.frames import rows_dataset
 
         if self.encoding is not None:
@@ -277,9 +278,9 @@ class Model(ModelParts):
 
         On one computer with one set of libraries, the bits of the value of a row depend neither on the other rows nor
         on `n_jobs`: rows are evaluated with one BLAS thread in blocks of a fixed height, and the last block is filled
-        with zeros. The place in a block does not matter because the products of BLAS behave so at these heights; tests
-        check this, but no standard promises it. Between processors or libraries, the last bits may differ. Values from
-        tables may differ by the error of the tables.
+        with zeros. The position in a block does not matter, because products of BLAS have this property at these
+        heights; tests check it, but no standard guarantees it. Between processors or libraries, the last bits may
+        differ. Values from tables may differ by the error of the tables.
 
         Component-wise models with many kernels are evaluated by tables with an error of at most 1e-6. The first call
         makes them, and `form` holds them and their bound. `direct` returns a model that is evaluated exactly.
@@ -384,7 +385,7 @@ class Model(ModelParts):
 
     @cached_property
     def predictors(self) -> list[GlobalPredictors]:
-        """Global kernels, laid out for evaluation."""
+        """Global kernels, in the layout for evaluation."""
         return global_predictors(self)
 
     @cached_property
@@ -405,5 +406,5 @@ class DirectModel(Model):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> DirectModel:
-        """Read a model file for the direct form; workers that are sent this model do."""
+        """Read a model file for the direct form, as workers do that receive this model."""
         return Model.load(path).direct()

@@ -1,6 +1,7 @@
-"""Input by name: which columns of a table are the features of a model, in the order of its training.
+"""Input by name: finds the columns of a table that are the features of a model.
 
-What has names is matched by them, in any order; further columns are left out. What has none is taken by position.
+Columns with names are matched by name, in any order, and other columns are left out. Columns without names are matched
+by position.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ class MatchedColumns:
 
     @property
     def in_place(self) -> bool:
-        """Whether the table is what the model takes, column by column."""
+        """Whether the columns of the table are the features of the model, in order."""
         return self.positions == tuple(range(self.n_columns))
 
     def remark(self, where: str) -> str | None:
-        """One line that says which columns are left out; None if none are."""
+        """A line that names the columns that are left out; None if there are none."""
         return ignored_columns(where, self.ignored) if self.ignored else None
 
 
 @dataclass(frozen=True)
 class Features:
-    """What a model takes: so many features, and their names, None if they are known by their order alone."""
+    """The input of a model: the number of features, and their names, or None if there are only positions."""
 
     count: int
     names: tuple[str, ...] | None = None
 
     def match(self, found: Sequence[str] | None, where: str) -> MatchedColumns | None:
-        """Where the features stand among columns of these names; None if either side has no names.
+        """The positions of the features among columns with these names; None if either side has no names.
 
         Raises
         ------
@@ -89,9 +90,9 @@ class Features:
         return MatchedColumns(positions, len(found), tuple(name for name in places if name not in wanted))
 
     def of_table(self, X: ArrayLike) -> ArrayLike:
-        """The columns of a data frame that are the features, in their order; an array as it is.
+        """The columns of a data frame that are the features, in order; an array unchanged.
 
-        Warns of columns that are left out.
+        Warns about columns that are left out.
         """
         arrow = hasattr(X, "column_names")
         columns = getattr(X, "column_names" if arrow else "columns", None)
@@ -100,7 +101,7 @@ class Features:
         found = list(columns)
         names = [str(column) for column in found]
         if not all(isinstance(column, str) for column in found) and not set(self.names) <= set(names):
-            return X  # numbers that were given to columns without names
+            return X  # numbers instead of names
         matched = self.match(names, "X")
         assert matched is not None
         warn_of_ignored(matched)
@@ -110,7 +111,7 @@ class Features:
         return X.select(taken) if arrow else X[taken]  # type: ignore[union-attr,index,call-overload]
 
     def of_row(self, x: Mapping[str, Any]) -> list[Any]:
-        """The values of a row that is given by name."""
+        """The values of a row given by name, in order."""
         if self.names is None:
             raise DataError("x has names, but the model knows none: give its numbers in the order of the training")
         matched = self.match(list(x), "x")
@@ -120,7 +121,7 @@ class Features:
 
 
 def match_dataset(features: Features, dataset: Dataset) -> tuple[Dataset, MatchedColumns | None]:
-    """The data set with the columns that a model takes, in its order, where both have names; nothing is read now."""
+    """The data set with the features of a model, in order, if both have names; nothing is read yet."""
     matched = features.match(dataset.feature_names, dataset.name)
     if matched is None or matched.in_place:
         return dataset, matched
@@ -128,7 +129,7 @@ def match_dataset(features: Features, dataset: Dataset) -> tuple[Dataset, Matche
 
 
 def as_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
-    """Names of features as a model keeps them, one per feature; None for none."""
+    """Checked names of features, one per feature; None for none."""
     if names is None:
         return None
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
@@ -142,20 +143,20 @@ def as_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
 
 
 def ignored_columns(where: str, ignored: Sequence[str]) -> str:
-    """The line that says which columns are left out."""
+    """The line that names the columns that are left out."""
     if len(ignored) == 1:
         return f"{where}: 1 column is ignored, which is no feature of the model: {ignored[0]!r}"
     return f"{where}: {len(ignored)} columns are ignored, which are no features of the model: {listed_names(ignored)}"
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Names for a message: the first of many."""
+    """Names for a message; only the first ones of many."""
     shown = ", ".join(repr(name) for name in names[:LISTED])
     return shown + (f", ... ({len(names)})" if len(names) > LISTED else "")
 
 
 def _missing(missing: Sequence[str], wanted: Sequence[str], found: Sequence[str], where: str) -> str:
-    """What is missing, each with the column that may be meant."""
+    """The message about missing features, each with a column that may be meant."""
     known = set(wanted)
     spare = {name.strip().casefold(): name for name in found if name not in known}
     told = []
@@ -170,14 +171,14 @@ def _missing(missing: Sequence[str], wanted: Sequence[str], found: Sequence[str]
 
 
 def warn_of_ignored(matched: MatchedColumns) -> None:
-    """Warn of columns of X that are left out, if some are."""
+    """Warn about columns of X that are left out, if any."""
     remark = matched.remark("X")
     if remark is not None:
         warnings.warn(remark, UserWarning, stacklevel=5)
 
 
 def unique_names(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names that columns can be matched by: None where two are the same, or one is no short line of plain text.
+    """Names for matching columns; None if two are equal, or one is not a short line of plain text.
 
     >>> unique_names(["a", "b"]), unique_names(["a", "a"]), unique_names(["a", "two\\nlines"])
     (('a', 'b'), None, None)

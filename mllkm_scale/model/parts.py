@@ -1,4 +1,4 @@
-"""What a model consists of: labels in order, arrays whose sizes agree, and how its data were prepared."""
+"""The parts of a model: labels in order, arrays of consistent sizes, and the preparation of its data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["ModelParts"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelParts:
-    """The fields of a model, as `Model` describes them; refused if they do not agree."""
+    """The fields of a model, as described in `Model`; inconsistent fields are refused."""
 
     family: Family
     classes: Array
@@ -48,7 +48,7 @@ class ModelParts:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _class_labels(self.classes))
-        # C order throughout: a product has other bits if a factor lies in memory otherwise.
+        # C order throughout: the bits of a product depend on the memory layout of its factors.
         for name in ("anchors", "gammas", "kernel_scale", "weights", "coef", "local_coef"):
             values = np.asarray(getattr(self, name))
             if values.dtype.kind not in "fiu":
@@ -69,21 +69,21 @@ class ModelParts:
 
     @property
     def n_features_in(self) -> int:
-        """Features of a row as it is given."""
+        """Number of features of an input row."""
         return self.preprocessor.n_features_in if self.step is None else self.step.n_columns
 
     @property
     def step(self) -> FirstStep | None:
-        """What makes features of rows as they are given, before they are prepared; None where these are features."""
+        """The step that makes features of input rows, before the preparation; None if there is none."""
         return self.reduction if self.encoding is None else self.encoding
 
     @property
     def features(self) -> Features:
-        """What columns of a table are matched with."""
+        """The features with which the columns of a table are matched."""
         return Features(self.n_features_in, self.feature_names)
 
     def require_calibration(self) -> Calibration:
-        """What makes probabilities of scores; an error if the model has none."""
+        """The calibration; an error if the model has none."""
         if self.calibration is None and self.certificate.status == "online":
             raise ParameterError(
                 "the model of this stream has no probabilities yet: they need 100 samples of two classes that came"
@@ -97,12 +97,12 @@ class ModelParts:
         return self.calibration
 
     def codes(self, scores: Array) -> NDArray[np.int64]:
-        """Position among the classes that each row of a decision function decides for."""
+        """Position among the classes of the prediction for each row of a decision function."""
         chosen = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
         return chosen.astype(np.int64)
 
     def require_features(self, n_features: int, name: str) -> None:
-        """Refuse data of another width than the model was trained with."""
+        """Refuse data with another number of features than in training."""
         if n_features != self.n_features_in:
             raise DataError(
                 f"{name} has {n_features} features per row, but the model was trained with"
@@ -110,21 +110,21 @@ class ModelParts:
             )
 
     def flat(self, scores: Array) -> Array:
-        """Values (n, K) as they are given out: (n,) for two classes."""
+        """Values (n, K) in the shape of the result: (n,) for two classes."""
         return scores[:, 0] if self.n_machines == 1 else scores
 
     def __repr__(self) -> str:
         return one_line(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was made of them is made again where it is needed."""
+        """Only the fields: everything derived from them is computed again when it is needed."""
         return {spec.name: getattr(self, spec.name) for spec in fields(self)}
 
     def _require_agreement(self) -> None:
         family = self.family
         check_map(family.map)
         if self.calibration is not None and self.calibration.method == ISOTONIC and self.n_machines > 1:
-            raise ParameterError("an isotonic calibration is for two classes: calibrate anew")
+            raise ParameterError("an isotonic calibration is for two classes: calibrate again")
         if not 0 <= family.local_bias < np.inf:
             raise ParameterError(f"local_bias is {family.local_bias}: give a number that is not negative")
         if self.profile is not None:
@@ -134,7 +134,7 @@ class ModelParts:
         if self.step is not None and self.step.n_features != self.preprocessor.n_features_in:
             raise ParameterError(
                 f"the encoding makes {self.step.n_features} features, but the preprocessor takes"
-                f" {self.preprocessor.n_features_in}: give those of one training"
+                f" {self.preprocessor.n_features_in}: give those of one training run"
             )
         s, d = self.gammas.size, self.preprocessor.n_features_out
         K = self.n_machines

@@ -1,12 +1,13 @@
-"""What a model knows of the rows that it was trained on: where they lie, and which features move their scores.
+"""A summary of the training rows in a model: their distribution, and the importances of the features.
 
     I_j = mean over rows of | sum over columns c of feature j of sd_c df/du_c |,    divided by its sum over all features
 
 u is a row after scaling, before projection, df/du the gradient of the scores there, and sd_c the standard deviation of
-column c. So I_j is how far the scores move with a feature by its own spread; what learning has made of the scale of a
-column is in both factors, and cancels only where the kernels do not use it. |.| is the absolute value for two classes.
-For more it is the norm over the classes after their mean is taken off, for what moves all scores alike decides nothing.
-Of a projection, u is the row nearest to the mean that is projected to z: what was projected away moves nothing.
+column c. So I_j is the change of the scores when a feature changes by its own spread. The learned scale of a column is
+in both factors, and cancels only if the kernels do not use it. |.| is the absolute value for two classes. For more
+classes it is the norm over the classes after subtracting their mean, because an equal change of all scores has no
+effect on the prediction. With a projection, u is the row nearest to the mean that is projected to z; directions that
+are projected away have no effect.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from mllkm_scale.model.tables.shapes import Shapes
 if TYPE_CHECKING:
     from mllkm_scale.model.model import Model
 
-__all__ = ["LEVELS", "PROFILE_ARRAYS", "Profile", "gradients", "importances"]
+__all__ = ["LEVELS", "Profile", "gradients", "importances"]
 
 LEVELS = 33
-"""Quantiles of a column that a model keeps, the least and the largest value of the rows seen among them."""
+"""Number of quantiles of a column in a profile, including the smallest and the largest value."""
 
 PROFILE_ARRAYS = ("profile_quantiles", "profile_importances")
 _BLOCK_BYTES = 8 << 20  # of the gradients and bumps of a block of rows
-_SUM = 1e-6  # by which importances may miss the sum of one
+_SUM = 1e-6  # allowed difference of the sum of importances from one
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +45,9 @@ class Profile:
     Attributes
     ----------
     quantiles : array (p, `LEVELS`)
-        Of each feature as the kernels see it, at evenly spaced levels from 0 to 1.
+        Quantiles of each prepared feature, at evenly spaced levels from 0 to 1.
     importances : array (f,)
-        Of the features before scaling; they sum to one, or are all zero where no feature moves the scores.
+        Importances of the features before scaling; they sum to one, or are all zero if no feature changes the scores.
     """
 
     quantiles: Array
@@ -57,19 +58,21 @@ class Profile:
         """The profile of prepared rows (n, p)."""
         levels = np.linspace(0.0, 1.0, LEVELS)
         quantiles = np.empty((Z.shape[1], LEVELS))
-        step = max(1, _BLOCK_BYTES // (8 * (len(Z) + 6 * LEVELS)))  # NumPy makes some arrays of the size of its result
+        step = max(
+            1, _BLOCK_BYTES // (8 * (len(Z) + 6 * LEVELS))
+        )  # NumPy makes several temporary arrays of the size of the result
         for start in range(0, Z.shape[1], step):
             columns = slice(start, start + step)
             quantiles[columns] = np.quantile(Z[:, columns], levels, axis=0).T
         return cls(quantiles, importances(model, Z))
 
     def shares(self, feature: int, edges: Array) -> Array:
-        """About which share of the rows lies between these rising edges of a feature, (edges - 1,)."""
+        """Approximate share of the rows between these increasing edges of a feature, (edges - 1,)."""
         below = np.interp(edges, self.quantiles[feature], np.linspace(0.0, 1.0, LEVELS), left=0.0, right=1.0)
         return np.diff(below)
 
     def require_sizes(self, n_prepared: int, n_features: int) -> None:
-        """Refuse what is no profile of such rows."""
+        """Refuse a profile that does not fit these numbers of features."""
         problem = ""
         if self.quantiles.shape != (n_prepared, LEVELS) or self.importances.shape != (n_features,):
             problem = f"has shapes {self.quantiles.shape} and {self.importances.shape}"
@@ -81,12 +84,12 @@ class Profile:
             raise ParameterError(f"the profile of the training rows {problem}: train again")
 
     def to_arrays(self) -> dict[str, Array]:
-        """All of it as plain arrays, for a model file."""
+        """The profile as plain arrays, for a model file."""
         return dict(zip(PROFILE_ARRAYS, (self.quantiles, self.importances), strict=True))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self | None:
-        """The profile that `to_arrays` was called on; None where a file has none."""
+        """The profile that `to_arrays` was called on; None if a file has none."""
         found = [np.asarray(arrays[name]) for name in PROFILE_ARRAYS if name in arrays]
         if not found:
             return None
@@ -131,7 +134,7 @@ def gradients(model: Model, Z: Array) -> Array:
         for l in range(Z.shape[1]):
             found[:, :, l] = Shapes.of(model, l).derivatives(Z[:, l])
         return found
-    anchors = model.anchors - model.anchors.mean(axis=0)  # where products lose least
+    anchors = model.anchors - model.anchors.mean(axis=0)  # centred, so that products lose the fewest digits
     rows = Z - model.anchors.mean(axis=0)
     D = squared_distances(rows, anchors)
     falls = bump_slopes(model.family.map, D, model.gammas)

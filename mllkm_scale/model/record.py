@@ -1,4 +1,4 @@
-"""What a model remembers of its training: the certificate (F5), and the parameters that led to it."""
+"""The record of the training of a model: the certificate (F5), and the parameters."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["ModelRecord"]
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """The certified duality gap of a training, over all `n_open` candidate kernels, and where it came from.
+    """The certified duality gap of a training run, over all `n_open` candidate kernels, and facts about the run.
 
     Attributes
     ----------
     primal, dual, gap : float
         Upper and lower bound on the optimum, and (primal - dual) / primal.
     tol : float
-        The gap that was asked for.
+        The requested gap.
     status : str
-        By which rule training ended, such as ``"converged"``.
+        The rule by which training ended, such as ``"converged"``.
     n_open, n_train : int
         Candidate kernels that the certificate covers, and training samples.
     seed : int or None
     package_version : str
         Version of the package that trained the model.
     params : mapping
-        Parameters of the training, as JSON holds them: NumPy values become plain ones, and tuples lists.
+        Parameters of the training, as JSON values: NumPy values become plain ones, and tuples become lists.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class ModelRecord:
         object.__setattr__(self, "params", params)
 
     def to_header(self) -> dict[str, Any]:
-        """All of it as JSON holds it."""
+        """The record as plain data, for JSON."""
         return dict(vars(self))
 
 

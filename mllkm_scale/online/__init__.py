@@ -1,4 +1,4 @@
-"""Streams: kernels that arrive while the samples are known, and samples that arrive with their kernels."""
+"""Streams: kernels that arrive for known samples, and samples that arrive with their kernels."""
 
 from __future__ import annotations
 

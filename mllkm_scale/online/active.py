@@ -2,9 +2,9 @@
 
     f_k(x) = sum_m beta_m <phi_m(x), v_km>,      v_km = sum_i alpha_ik y_ik phi_m(x_i),      q_m = sum_k |v_km|^2
 
-The sums are all that the steps need of the samples seen before: no Gram matrix, and O(s d) numbers a class. For sums
-as they are, the best weights are those of the group norm, min over the simplex of sum_m |w_m|^2 / beta_m with
-w_m = beta_m v_m: beta_m ~ |w_m|.
+The steps need only these sums of the earlier samples: O(s d) numbers per class, and no Gram matrix. For given sums, the
+best weights are those of the group norm, min over the simplex of sum_m |w_m|^2 / beta_m with w_m = beta_m v_m: beta_m ~
+|w_m|.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mllkm_scale.online.steps import visit_samples
 
 __all__ = ["ActiveKernels", "sums_of"]
 
-_ENTERS = 0.2  # of the mean weight: the weight of a kernel that enters
+_ENTERS = 0.2  # of the mean weight: the initial weight of a kernel
 
 
 def sums_of(kernels: LocallyLinearKernels, X: Array, signed_duals: Array) -> Array:
@@ -48,28 +48,28 @@ class ActiveKernels:
         return len(self.sums)
 
     def forms(self) -> Array:
-        """q_m of all samples that are kept, shape (s,)."""
+        """q_m over all kept samples, shape (s,)."""
         return np.asarray(np.einsum("ksd,ksd->s", self.sums, self.sums))
 
     def parts(self) -> Array:
-        """|w_m| = beta_m sqrt(q_m): the part that each kernel has in the machine."""
+        """|w_m| = beta_m sqrt(q_m), the share of each kernel in the machine."""
         return np.asarray(self.weights * np.sqrt(self.forms()))
 
     def reweigh(self) -> None:
-        """The best weights for the sums as they are."""
+        """Set the best weights for the current sums."""
         parts = self.parts()
         if parts.any():
             self.weights = parts / parts.sum()
 
     def without_known(self, kernels: LocallyLinearKernels) -> LocallyLinearKernels:
-        """Those of the kernels that are not active."""
+        """The kernels that are not active."""
         mine = self.kernels
         known = {(gamma, anchor.tobytes()) for gamma, anchor in zip(mine.gammas, mine.anchors, strict=True)}
         pairs = zip(kernels.gammas, kernels.anchors, strict=True)
         return kernels.take(np.flatnonzero([(gamma, anchor.tobytes()) not in known for gamma, anchor in pairs]))
 
     def join(self, kernels: LocallyLinearKernels, sums: Array) -> None:
-        """Kernels enter with small weights: the duals are not yet used to them."""
+        """Add kernels with small weights, because the duals are not adapted to them yet."""
         mine = self.kernels
         self.kernels = replace(
             mine,
@@ -82,12 +82,12 @@ class ActiveKernels:
         self.weights = weights / weights.sum()
 
     def keep(self, at: Array) -> None:
-        """Only the kernels at these positions stay."""
+        """Keep only the kernels at these positions."""
         self.kernels, self.sums = self.kernels.take(at), np.ascontiguousarray(self.sums[:, at])
         self.weights = self.weights[at] / self.weights[at].sum()
 
     def visit(self, X: Array, signs: Array, boxes: Array, duals: Array) -> tuple[Array, Array]:
-        """Steps on a block of samples, from these duals (b, K), which are changed; boxes (b,) bound them.
+        """Dual steps on a block of samples; changes the duals (b, K), which the boxes (b,) bound.
 
         Returns the outputs (b, K) before the steps, and those after them.
         """
@@ -103,11 +103,11 @@ class ActiveKernels:
         return self._block(X).outputs(self)
 
     def add(self, X: Array, signed_duals: Array) -> None:
-        """Samples with these signed duals (n, K) come into the sums; with negative ones, they leave."""
+        """Add samples with these signed duals (n, K) to the sums; negated duals remove them."""
         self._block(X).add(self.sums, signed_duals)
 
     def coefficients(self) -> tuple[Array, Array]:
-        """coef (K, s, d) and local_coef (K, s), folded for inference as those of a model."""
+        """coef (K, s, d) and local_coef (K, s), folded as in a model."""
         folded = self.sums * (self.weights * np.sqrt(self.kernels.scales))[:, None]
         return folded[:, :, :-1].copy(), np.sqrt(self.kernels.local_bias) * folded[:, :, -1]
 
@@ -120,7 +120,7 @@ class ActiveKernels:
 
 
 class _GlobalRows(GlobalBlock):
-    """A block of samples on global kernels: everything is made of the bumps."""
+    """A block of samples on global kernels, computed from the bumps."""
 
     def __init__(self, kernels: GlobalKernels, X: Array) -> None:
         super().__init__(kernels, X, np.ones(len(X)))

@@ -1,13 +1,15 @@
-"""The samples that a machine keeps while it learns online, and which of them it forgets.
+"""The samples that a machine keeps while it learns online, and the rule by which it forgets them.
 
-Kept are samples that have met the margin of some class from within, with their duals. A support vector cannot be torn
-out: others balance it, and the machine would be wrong all around it. So it fades. The loss of sample i weighs C_i,
+Samples that were within the margin of some class are kept, with their duals. A support vector cannot be removed
+abruptly: other duals balance it, and the machine would be wrong around it. So it fades. The loss of sample i has the
+weight
 
     C_i = C weight_i min(1, 4 (1 - r_i / max_samples), 4 (1 - t_i / window)),
 
-where r_i is how many of the samples kept are younger, and t_i how many have come after it, and its duals are at most
-C_i. As long as a quarter of the room is free, nothing fades. Samples leave when C_i is zero; and samples without duals
-that were last seen well beyond the margin of every class leave at any time, for they have no part in the machine.
+where r_i is the number of kept samples that are newer, and t_i the number of samples that arrived after it; its duals
+are at most C_i. While a quarter of the capacity is free, no sample fades. A sample is dropped when C_i is zero. A
+sample with zero duals that was last well beyond the margin of every class is dropped at any time, because it has no
+effect on the machine.
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 
-__all__ = ["BEYOND", "FADES", "KeptSamples", "distinct_runs", "latest_of_each"]
+__all__ = ["BEYOND", "KeptSamples", "distinct_runs", "latest_of_each"]
 
 
 BEYOND = 1.5
-"""Margin from which on a sample without duals is let go."""
+"""Margin beyond which a sample with zero duals is dropped."""
 
 FADES = 0.25
-"""Share of the room, and of the window, in which samples fade."""
+"""Share of the capacity, and of the window, in which samples fade."""
 
-_LEAST_ROOM = 512  # samples for which there is memory from the start
+_LEAST_ROOM = 512  # samples for which memory is allocated at the start
 
 
 class KeptSamples:
-    """Arrays with a row a sample; `n` rows are in use, and more of them come as they are needed.
+    """Arrays with one row per sample; `n` rows are in use, and the arrays grow as needed.
 
     Attributes
     ----------
@@ -40,13 +42,13 @@ class KeptSamples:
         Positions of their labels among the classes.
     duals : array (n, K)
     margins : array (n,)
-        The smallest y f over the classes, when it was last looked at.
+        The smallest y f over the classes, when it was last computed.
     ids : array (n,)
-        Which sample of the data it is: one that comes again is not kept twice.
+        Identity of the sample: a sample that arrives again is not kept twice.
     weights : array (n,)
-        Weight of each in the loss, as it had it when it last came.
+        Weight of each in the loss, at its last arrival.
     since : array (n,)
-        How many samples had come before it, when it last came.
+        Number of samples before its last arrival.
     """
 
     NAMES = ("rows", "codes", "duals", "margins", "ids", "since", "weights")
@@ -96,7 +98,7 @@ class KeptSamples:
         return self._arrays["weights"][: self.n]
 
     def find(self, ids: Array) -> Array:
-        """Where these samples are, -1 for those that are not kept."""
+        """Positions of these samples; -1 for samples that are not kept."""
         if not self.n or ids.min() > self.ids.max():
             return np.full(len(ids), -1)
         order = np.argsort(self.ids, kind="stable")
@@ -117,13 +119,13 @@ class KeptSamples:
         self.n = n
 
     def retain(self, at: Array) -> None:
-        """Only the samples at these positions stay, in their order."""
+        """Keep only the samples at these positions, in order."""
         for array in self._arrays.values():
             array[: len(at)] = array[at]
         self.n = len(at)
 
     def boxes(self, C: float, now: int, max_samples: int, window: int | None) -> Array:
-        """C_i of every sample, when `now` samples have come."""
+        """C_i of every sample, after `now` samples have arrived."""
         left = np.empty(self.n)
         left[np.argsort(-self.since, kind="stable")] = 1.0 - np.arange(self.n) / max_samples
         if window is not None:
@@ -131,7 +133,7 @@ class KeptSamples:
         return np.asarray(C * self.weights * np.clip(left / FADES, 0.0, 1.0))
 
     def leaving(self, boxes: Array) -> Array:
-        """Positions of the samples that leave."""
+        """Positions of the samples to drop."""
         idle = ~self.duals.any(axis=1)
         return np.flatnonzero((boxes <= 0.0) | (idle & (self.margins > BEYOND)))
 
@@ -149,7 +151,7 @@ class KeptSamples:
 
 
 def latest_of_each(ids: Array) -> Array:
-    """Where each sample came last, in the order of coming.
+    """Last position of each sample, in the order of arrival.
 
     >>> latest_of_each(np.array([7, 8, 7, 9])).tolist()
     [1, 2, 3]
@@ -158,7 +160,8 @@ def latest_of_each(ids: Array) -> Array:
 
 
 def distinct_runs(ids: Array) -> list[slice]:
-    """Cuts before each sample that has come since the last cut: its dual goes on from what it was left at.
+    """Runs without repeated samples: a new run begins at each sample that is already in the run, whose dual continues
+    from its last value.
 
     >>> distinct_runs(np.array([7, 8, 7, 9, 9]))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]

@@ -1,11 +1,11 @@
-"""Learning online from samples as they come: raw rows and labels in, a model at any moment.
+"""Online learning from raw rows and labels as they arrive; a model is available at any time.
 
-    warm up   the first samples wait; then scaling, projection, gammas and C are taken from them, and the machine starts
-    learn     samples wait until a block of them is there, and are learned together
-    model     the model as it would be now: a copy learns the samples that wait, and is finished; nothing changes
+    warm up   the first samples wait; then they determine scaling, projection, gammas and C, and the machine starts
+    learn     samples wait until they form a block, and are learned together
+    model     the current model: a copy learns the waiting samples and is finished; the state does not change
 
-So the state is a function of the samples in their order, however they are cut into calls, and however often the
-model is asked for.
+So the state is a function of the samples in order. It does not depend on how they are divided into calls, or on how
+often the model is requested.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from mllkm_scale.params import Params
 
 __all__ = ["OnlineLearner", "Pending"]
 
-_SILENT = 1e-3  # |f| of every class: no kernel reaches the sample
+_SILENT = 1e-3  # |f| of every class: all kernels are almost zero on the sample
 
 
 @dataclass
 class Pending:
-    """Rows (n, d) as they came, labels or codes (n,), ids (n,), which are new (n,), and weights (n,)."""
+    """Waiting samples: raw rows (n, d), labels or codes (n,), ids (n,), whether they are new (n,), and weights (n,)."""
 
     X: Array = field(default_factory=lambda: np.empty((0, 0)))
     y: Array = field(default_factory=lambda: np.empty(0))
@@ -59,7 +59,7 @@ class Pending:
         return len(self.ids)
 
     def append(self, X: Array, y: Array, ids: Array, new: bool, weights: Array) -> None:
-        """More samples come; the first ones say how many features there are."""
+        """Add samples; the first ones determine the number of features."""
         if len(X) != len(y):
             raise DataError(f"there are {len(X)} rows and {len(y)} labels: give one label per row")
         if self.X.shape[1] and X.shape[1] != self.X.shape[1]:
@@ -76,7 +76,7 @@ class Pending:
         self.weights = np.concatenate([self.weights, weights])
 
     def take(self, n: int) -> Pending:
-        """The first n, which wait no longer."""
+        """Remove and return the first n samples."""
         first = Pending(self.X[:n], self.y[:n], self.ids[:n], self.new[:n], self.weights[:n])
         self.X, self.y, self.ids, self.new = self.X[n:], self.y[n:], self.ids[n:], self.new[n:]
         self.weights = self.weights[n:]
@@ -84,22 +84,22 @@ class Pending:
 
 
 class OnlineLearner:
-    """Learns samples as they come, within a memory budget.
+    """Learns samples as they arrive, within a memory budget.
 
     Parameters
     ----------
     params : Params
-        Those named in `mllkm_scale.online.params.SHARED` count.
+        The parameters named in `mllkm_scale.online.params.SHARED` are used.
     online : OnlineParams
     classes : array-like, optional
-        All labels that can come; without, those of the warm-up are all.
+        All possible labels; by default those of the warm-up.
     like : Dataset, optional
-        Samples like those that will come, from which scaling, projection, gammas and C are taken; by default they are
-        the first that come.
+        Samples like the future ones, which determine scaling, projection, gammas and C; by default the first samples of
+        the stream.
     held_bytes : int
-        Memory that the program holds beside it, within the budget.
+        Memory that the program holds otherwise, within the budget.
     executor : Executor, optional
-        Dask workers for probes that are worth it; others are done by a thread beside the steps.
+        Dask workers for large probes; others run in a thread, concurrently with the steps.
     listen : callable, optional
         Called with the learner itself after each block.
 
@@ -131,14 +131,14 @@ class OnlineLearner:
         self.like, self.held_bytes, self.executor, self.listen = like, held_bytes, executor or ThreadExecutor(), listen
         self.pending = Pending()
         self.prequential = Prequential()
-        self.started: tuple[Setup, OnlineMachine] | None = None  # once the warm-up is over
-        self.feature_names: tuple[str, ...] | None = None  # of the samples, as the model will know them
-        self.columns: Columns | None = None  # of a table, by whose levels its rows are coded
+        self.started: tuple[Setup, OnlineMachine] | None = None  # set after the warm-up
+        self.feature_names: tuple[str, ...] | None = None  # of the samples, for the model
+        self.columns: Columns | None = None  # of a table, whose levels give the codes of its rows
         self._pool: ThreadPoolExecutor | None = None
 
     @property
     def n_seen(self) -> int:
-        """Samples that have come; those of a second pass count again."""
+        """Number of samples that have arrived; those of a second pass count again."""
         return len(self.pending) + (0 if self.started is None else self.started[1].n_seen)
 
     def learn(
@@ -150,10 +150,10 @@ class OnlineLearner:
         new: bool = True,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        """Samples (n, d) with their labels, and their weights in the loss.
+        """Learn samples (n, d) with their labels, and their weights in the loss.
 
-        Those that come again, and are not `new`, have the `ids` that they had before; they are learned, but do not
-        count for the prequential error.
+        Samples that arrive again, and are not `new`, have the same `ids` as before; they are learned, but do not count
+        for the prequential error.
         """
         require_known(X, self.n_seen, "the stream", self.columns)
         labels = as_label_vector(np.asarray(y), "y")
@@ -171,7 +171,7 @@ class OnlineLearner:
                 self.learn_block(*self.started)
 
     def take_columns(self, columns: Columns | None, name: str) -> None:
-        """What the samples of a table hold; levels may be added as they come, and nothing else may change."""
+        """Set the columns of a table; levels may be added later, and nothing else may change."""
         known = self.columns
         if self.n_seen and not _extends(columns, known):
             raise DataError(
@@ -185,7 +185,7 @@ class OnlineLearner:
             self.started = setup.of_table(setup.encoding, columns), machine
 
     def start(self) -> None:
-        """The warm-up is over."""
+        """End the warm-up."""
         waiting, n = self.pending, self.online.warm_up
         if self.classes is None:
             classes, _ = _found(waiting.y[:n])
@@ -196,15 +196,15 @@ class OnlineLearner:
         machine.start(rows, waiting.y[:n], waiting.ids[:n], weights)
         if not machine.inserted:
             raise ParameterError(
-                f"no kernel with gammas={self.params.gammas!r} tells more than a few of the first {n} samples"
-                " from its anchor: use other gammas, or check that the samples differ"
+                f"no kernel with gammas={self.params.gammas!r} is nonzero on more than a few of the first {n}"
+                " samples: use other gammas, or check that the samples differ"
             )
         waiting.take(n)
         self.started = setup, machine
         self.tell()
 
     def learn_block(self, setup: Setup, machine: OnlineMachine) -> None:
-        """Test and learn the samples that have waited longest."""
+        """Test and learn the block of samples that have waited longest."""
         block = self.pending.take(BLOCK)
         weights = self.weights_of(block.weights, block.y, setup.classes)
         outputs = machine.learn(setup.prepare(block.X), block.y, block.ids, weights)
@@ -216,10 +216,10 @@ class OnlineLearner:
         self.tell()
 
     def finished(self) -> tuple[Setup, OnlineMachine]:
-        """A machine that has learned the samples that wait, too, and is ready to be used; the state does not change."""
+        """A machine that has also learned the waiting samples, and is ready for use; the state does not change."""
         waiting = self.pending
         if not self.n_seen:
-            raise DataError("no sample has come yet: learn some before the model is asked for")
+            raise DataError("no sample has arrived yet: learn some samples before you ask for the model")
         with one_blas_thread():
             if self.started is None:
                 classes, codes = (self.classes, waiting.y) if self.classes is not None else _found(waiting.y)
@@ -241,17 +241,17 @@ class OnlineLearner:
         return weights if given is None else weights * class_weights(classes, given, "the stream")[codes]
 
     def model(self) -> Model:
-        """The machine as it is now, ready to predict and to be saved; the state does not change."""
+        """The current machine as a model; the state does not change."""
         setup, machine = self.finished()
         return self.model_of(setup, machine)
 
     def model_of(self, setup: Setup, machine: OnlineMachine) -> Model:
-        """The model of a machine that is finished, with what the learner knows of names and scores."""
+        """The model of a finished machine, with the names of the features and a calibration."""
         calibration = self.prequential.calibration()
         return model_of(setup, machine.active, self.params, self.n_seen, self.feature_names, calibration)
 
     def setup_from(self, X: Array, codes: Array, classes: Array) -> tuple[Setup, Array]:
-        """What is fixed for good, from the data given for it or from these first samples, and these as prepared rows.
+        """The fixed setup, from `like` or from these first samples, and these samples as prepared rows.
 
         The encoding of a table is fitted on the first samples, whose labels are known.
         """
@@ -260,8 +260,8 @@ class OnlineLearner:
         like, _ = match_dataset(Features(X.shape[1], self.feature_names), like)
         if like.n_features != X.shape[1]:
             raise DataError(
-                f"{like.name} has {like.n_features} features, but the samples that come have {X.shape[1]}: give samples"
-                " like those that will come"
+                f"{like.name} has {like.n_features} features, but the samples of the stream have {X.shape[1]}: give"
+                " samples like those of the stream"
             )
         if self.columns is None:
             require_numbers(like, "prepared from")
@@ -273,12 +273,12 @@ class OnlineLearner:
         return setup, setup.prepare(X, folds)
 
     def plan(self, n_features_in: int, n_classes: int) -> OnlinePlan:
-        """Where the memory goes; a BudgetError if there is not enough."""
+        """The memory plan; a BudgetError if there is not enough."""
         sizes = sizes_of_stream(n_features_in, n_classes, self.params, self.online)
         return plan_online(sizes, self.params.budget_bytes, self.held_bytes)
 
     def machine_for(self, setup: Setup, beside: ThreadPoolExecutor | None) -> OnlineMachine:
-        """A machine that has seen nothing."""
+        """A new machine."""
         plan = self.plan(setup.preprocessor.n_features_in, len(setup.classes))
         settings = OnlineSettings(
             C=setup.C,
@@ -292,13 +292,13 @@ class OnlineLearner:
         return OnlineMachine(probing, len(setup.classes), settings)
 
     def beside(self) -> ThreadPoolExecutor | None:
-        """The thread that probes beside the steps, if there may be one."""
+        """The thread for probes that run concurrently with the steps, if allowed."""
         if self._pool is None and n_threads(self.params.n_jobs) > 1:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="mllkm-probe")
         return self._pool
 
     def work_with(self, executor: Executor) -> None:
-        """Let others do the probes from now on; one that is under way is waited for."""
+        """Use this executor for probes from now on, after waiting for the current probe."""
         self.executor = executor
         if self.started is not None:
             machine = self.started[1]
@@ -306,7 +306,7 @@ class OnlineLearner:
             machine.probing = replace(machine.probing, executor=executor, beside=self.beside())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to this process."""
+        """The state without objects of this process."""
         return {name: value for name, value in vars(self).items() if name not in ("executor", "listen", "_pool")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -318,7 +318,7 @@ class OnlineLearner:
             self.listen(self)
 
     def close(self) -> None:
-        """End what goes on beside; its result is waited for, so that learning may go on later."""
+        """End concurrent work, after waiting for its result, so that learning can continue later."""
         with self._pool or nullcontext():
             self._pool = None
             if self.started is not None:
@@ -328,7 +328,7 @@ class OnlineLearner:
 
 
 def _extends(columns: Columns | None, known: Columns | None) -> bool:
-    """Whether rows that were coded by the known columns have the same codes by these."""
+    """Whether rows coded with the known columns have the same codes with these."""
     if columns is None or known is None:
         return columns is known
     return len(columns) == len(known) and all(
@@ -347,16 +347,16 @@ def _checked_weights(X: Array, sample_weight: ArrayLike) -> Array:
 def _given(classes: ArrayLike) -> Array:
     found, _ = encode_labels(classes)
     if len(found) < 2:
-        raise DataError(f"classes={found.tolist()!r}: give all labels that can come, at least two")
+        raise DataError(f"classes={found.tolist()!r}: give all possible labels, at least two")
     return found
 
 
 def _found(labels: Array) -> tuple[Array, Array]:
-    """Classes and codes of labels that came without classes."""
+    """Classes and codes of labels, if no classes were given."""
     classes, codes = encode_labels(labels)
     if len(classes) < 2:
         raise DataError(
-            f"all {len(labels)} samples so far have the label {classes[0].item()!r}: give all labels that can come as"
+            f"all {len(labels)} samples so far have the label {classes[0].item()!r}: give all possible labels as"
             " classes"
         )
     check_labels(labels, "the stream's label")

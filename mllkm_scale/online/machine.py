@@ -1,18 +1,17 @@
-"""The machine that learns online: samples come in blocks, each with its kernels (the paper's fully online variant).
+"""The online machine: samples arrive in blocks, with their kernels (the fully online variant of the paper).
 
     for each block of samples:
         test      f of every sample, before any of them is learned
-        process   a step of its duals, for every class; those within a margin are kept
+        process   a step on the duals for every class; samples within a margin are kept
         forget    samples by the rule of `KeptSamples`
-        weigh     the best weights for the sums as they are; kernels without a part leave
-        reprocess steps on samples kept before, block by block, in random order
-    for each episode, which is some blocks, before its last reprocess:
-        insert    those kernels of the episode before that violated, worst first, and none that repeat another
-        probe     the kernels of all samples of the episode, which goes on beside the next one
+        weigh     the best weights for the current sums; kernels without effect are dropped
+        reprocess steps on kept samples, block by block, in random order
+    for each episode of some blocks, before its last reprocess:
+        insert    the violating kernels of the previous episode, worst first, without nearly parallel ones
+        probe     the kernels of all samples of the episode, concurrently with the next episode
 
-What is minimised is the MKL problem of the samples kept and the kernels active, and these are the ones that matter as
-far as was seen. The state after a block is a function of the samples that came, in their order, and of nothing else:
-not of how they were cut into calls, nor of who does the probes.
+This minimises the MKL problem of the kept samples and the active kernels. The state after a block is a function of the
+samples in order. It does not depend on how they were divided into calls, or on the executor of the probes.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ __all__ = ["BLOCK", "EPISODE", "OnlineMachine", "OnlineSettings"]
 
 
 BLOCK = 128
-"""Samples that come at a time."""
+"""Number of samples of a block."""
 
 EPISODE = 4
-"""Blocks whose kernels are probed together."""
+"""Number of blocks of an episode, whose kernels are probed together."""
 
 REFERENCE = 1024
-"""The latest samples, over which the mean diagonal of a kernel is taken when it is probed."""
+"""Number of latest samples for the mean diagonal of a probed kernel."""
 
-_REPROCESS = 16  # blocks of kept samples that are visited for each block that comes
-_INSERTIONS = 16  # kernels of an episode, at most
-_REPLACED = 0.25  # of the most kernels, at most, in one go
-_CANDIDATES = 4  # times as many are looked at, to find those that do not repeat one another
+_REPROCESS = 16  # blocks of kept samples that are visited per arriving block
+_INSERTIONS = 16  # largest number of kernels per episode
+_REPLACED = 0.25  # of the largest number of kernels, at most at once
+_CANDIDATES = 4  # times as many are compared, to leave out nearly parallel ones
 _WITNESSES = 100  # support vectors on which responses are compared
-_LIGHT = 1e-4  # of the largest part in the machine: a kernel below it leaves
+_LIGHT = 1e-4  # of the largest |w_m|: a kernel below it is dropped
 _FIRST_KERNELS = 100
-_FINISHING = 2  # sweeps over all samples kept, before a machine is used
-_FIRST_ROUNDS = 12  # of the start: steps on all samples, weights, and kernels
+_FINISHING = 2  # sweeps over all kept samples before a machine is used
+_FIRST_ROUNDS = 12  # rounds of the start: steps on all samples, weights, and kernels
 
 
 @dataclass(frozen=True)
 class OnlineSettings:
-    """Settings of the machine: the box, what it may keep, and the seed of its random choices."""
+    """Settings of the machine: the box, the limits of what it keeps, and the seed."""
 
     C: float
     max_kernels: int
@@ -65,7 +64,7 @@ class OnlineSettings:
 
 
 class OnlineMachine:
-    """Active kernels and kept samples, after `n_seen` samples have come."""
+    """Active kernels and kept samples, after `n_seen` samples."""
 
     def __init__(self, probing: Probing, n_classes: int, settings: OnlineSettings) -> None:
         n_features = probing.n_features
@@ -75,13 +74,17 @@ class OnlineMachine:
         nothing = probing.family.kernels(np.empty((0, n_features)), np.empty(0))
         self.active = ActiveKernels(nothing, np.empty(0), np.empty((self.n_outputs, 0, n_features + 1)))
         self.n_seen = self.n_blocks = 0
-        self.latest = np.empty((0, n_features))  # samples: those of the episode, and the reference of its kernels
+        self.latest = np.empty((0, n_features))  # the samples of the episode, and the reference rows of its kernels
         self.probe = Probe.done(Candidates.none(n_features))
-        self.sweep, self.queue = 0, np.empty(0, np.int64)  # of the visits to kept samples
+        self.sweep, self.queue = (
+            0,
+            np.empty(0, np.int64),
+        )  # number of the sweep over kept samples, and its remaining samples
         self.inserted = self.dropped = self.forgotten = 0  # in all
 
     def start(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> None:
-        """Learn the first samples together: all that have a weight are kept, and their kernels probed in each round."""
+        """Learn the first samples together: all of positive weight are kept, and their kernels are probed in each
+        round."""
         n_seen, K = len(X), self.n_outputs
         weights = np.ones(n_seen) if weights is None else weights
         since = latest_of_each(ids)
@@ -95,7 +98,7 @@ class OnlineMachine:
         self.kept.duals[:] = even
         first = min(self.settings.max_kernels, _FIRST_KERNELS)
         self.insert(self.look_for(X, first), first)
-        if not len(self.active):  # no kernel tells anything apart, and any will do
+        if not len(self.active):  # no kernel separates the signs, so any kernel will do
             any_kernel = self.probing.family.kernels(X[:1], self.probing.gammas[:1])
             self.active.join(any_kernel, np.zeros((K, 1, X.shape[1] + 1)))
         self.kept.duals[:] = 0.0
@@ -109,7 +112,7 @@ class OnlineMachine:
         self.forget()
 
     def learn(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> Array:
-        """A block of samples with their weights; returns f (b, K) of each, as it was before they were learned."""
+        """Learn a block of samples with weights; return f (b, K) of each, before they are learned."""
         outputs = self.process(X, codes, ids, weights)
         self.forget()
         self.n_blocks += 1
@@ -122,27 +125,27 @@ class OnlineMachine:
         return outputs
 
     def finish(self) -> None:
-        """Some sweeps over all samples kept, for a machine that is to be used and learns no more."""
+        """Final sweeps over all kept samples, for a machine that will be used and learns no more."""
         for _ in range(_FINISHING):
             self.weigh()
             self.reprocess(-(-len(self.kept) // BLOCK))
 
     def copy(self) -> OnlineMachine:
-        """Another machine in the same state; what goes on beside is not waited for, and belongs to both."""
+        """A copy of the machine; concurrent probes are shared and not waited for."""
         twin = copy(self)
         twin.kept, twin.active = self.kept.copy(), self.active.copy()
         return twin
 
     def process(self, X: Array, codes: Array, ids: Array, weights: Array | None = None) -> Array:
-        """Test, and then train on one sample after the other; of those that are kept already the duals go on."""
+        """Test, and then train on one sample after the other; the duals of kept samples continue."""
         runs, weights = distinct_runs(ids), np.ones(len(X)) if weights is None else weights
         return np.concatenate([self.process_distinct(X[at], codes[at], ids[at], weights[at]) for at in runs])
 
     def process_distinct(self, X: Array, codes: Array, ids: Array, weights: Array) -> Array:
-        """Likewise, of samples none of which comes twice; one without weight is tested only."""
+        """Likewise, for distinct samples; a sample of zero weight is only tested."""
         kept, at = self.kept, self.kept.find(ids)
         found = np.flatnonzero(at >= 0)
-        at[found[kept.codes[at[found]] != codes[found]]] = -1  # with another label, it is another sample
+        at[found[kept.codes[at[found]] != codes[found]]] = -1  # with another label, it counts as another sample
         again, signs = at >= 0, signs_of(codes, self.n_classes)
         duals = np.zeros((len(X), self.n_outputs))
         duals[again] = kept.duals[at[again]]
@@ -164,7 +167,7 @@ class OnlineMachine:
         return outputs
 
     def reprocess(self, n_blocks: int) -> None:
-        """Steps on blocks of kept samples; all of them have their turn before one has it again."""
+        """Steps on blocks of kept samples; every sample is visited before one is visited again."""
         kept, boxes = self.kept, self.boxes()
         for _ in range(n_blocks if len(kept) else 0):
             if not len(self.queue):
@@ -176,19 +179,19 @@ class OnlineMachine:
             kept.duals[at], kept.margins[at] = duals, (signs * outputs).min(axis=1)
 
     def weigh(self) -> None:
-        """The best weights; kernels that have almost no part in the machine leave."""
+        """Set the best weights, and drop kernels with almost no effect."""
         self.active.reweigh()
         parts = self.active.parts()
         self.drop(np.flatnonzero(parts < _LIGHT * parts.max()))
 
     def drop(self, at: Array) -> None:
-        """The kernels at these positions leave."""
+        """Drop the kernels at these positions."""
         if len(at):
             self.active.keep(np.setdiff1d(np.arange(len(self.active)), at))
             self.dropped += len(at)
 
     def forget(self) -> None:
-        """Samples leave by the rule of `KeptSamples`, and what is left of their part in the machine with them."""
+        """Drop samples by the rule of `KeptSamples`, with their remaining contribution to the machine."""
         kept = self.kept
         gone = kept.leaving(self.boxes())
         if not len(gone):
@@ -204,7 +207,8 @@ class OnlineMachine:
         self.forgotten += len(gone)
 
     def insert(self, found: Candidates, most: int) -> None:
-        """The worst violators join, but of those with parallel responses only the best; the lightest make room."""
+        """Insert the worst violators, only the best one of parallel responses; the kernels with the smallest weights
+        make room."""
         support, room = self.support(), self.settings.max_kernels - len(self.active)
         kernels = self.active.without_known(found.kernels(self.probing.family))
         if not len(kernels) or not len(support):
@@ -220,24 +224,24 @@ class OnlineMachine:
         self.inserted += len(kernels)
 
     def look_for(self, X: Array, most: int) -> Candidates:
-        """The violators among the kernels of these samples, at once."""
+        """The violators among the kernels of these samples, computed now."""
         probe = self.begin_probe(X, most)
         return probe.result()
 
     def begin_probe(self, X: Array, most: int) -> Probe:
-        """Begin to probe the kernels of these samples, for the duals as they are now."""
+        """Start a probe of the kernels of these samples, with the current duals."""
         support = self.support()
         threshold = float(self.active.weights @ self.active.forms())
         rows, duals = self.kept.rows[support], self.signed_duals(support)
         return self.probing.begin(X, self.latest[-REFERENCE:], rows, duals, threshold, _CANDIDATES * most)
 
     def boxes(self) -> Array:
-        """C_i of the samples kept."""
+        """C_i of the kept samples."""
         settings = self.settings
         return self.kept.boxes(settings.C, self.n_seen, settings.max_samples, settings.window)
 
     def support(self) -> Array:
-        """Positions of the kept samples that have a dual."""
+        """Positions of the kept samples with a nonzero dual."""
         return np.flatnonzero(self.kept.duals.any(axis=1))
 
     def signed_duals(self, at: Array) -> Array:
@@ -245,9 +249,9 @@ class OnlineMachine:
         return np.asarray(self.kept.duals[at] * signs_of(self.kept.codes[at], self.n_classes))
 
     def objective(self) -> Objective:
-        """P and D (F5) of the samples kept and the kernels active.
+        """P and D (F5) of the kept samples and the active kernels.
 
-        A dual may be above a box that has shrunk since its last turn: the box counts as large as the dual then.
+        A dual may exceed a box that has shrunk since its last step; then the box counts as large as the dual.
         """
         kept, active, boxes, hinge = self.kept, self.active, self.boxes(), 0.0
         for start in range(0, len(kept), BLOCK):

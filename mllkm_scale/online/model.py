@@ -1,4 +1,4 @@
-"""The model of a machine that learns online, as it is at some moment."""
+"""The model of the current state of an online machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mllkm_scale.params import Params
 __all__ = ["ONLINE", "model_of"]
 
 ONLINE = "online"
-"""Status of a model that was learned from a stream: its gap over all kernels that have come is not known."""
+"""Status of a model that was learned from a stream: its gap over all kernels is unknown."""
 
 _SHAPES = tuple(name for name in SHARED if name not in ("memory_budget", "n_jobs", "worker_timeout", "max_kernels"))
 
@@ -32,7 +32,7 @@ def model_of(
     feature_names: tuple[str, ...] | None = None,
     calibration: Calibration | None = None,
 ) -> Model:
-    """A model of these kernels, with what is known of how it came about."""
+    """A model of these kernels, with a record of its training."""
     coef, local_coef = active.coefficients()
     record = ModelRecord(
         primal=math.nan,

@@ -34,7 +34,7 @@ SHARED = (
 
 @dataclass(frozen=True)
 class OnlineParams:
-    """The parameters of online learning alone."""
+    """The parameters that only online learning has."""
 
     max_samples: int | None = parameter(
         None, "largest number of samples kept; when three quarters are in use, the oldest begin to fade"
@@ -77,7 +77,7 @@ def stream_params(given: dict[str, Any]) -> tuple[Params, OnlineParams]:
     own = {spec.name for spec in fields(OnlineParams)}
     if other := sorted(set(given) - own - set(SHARED) - {"verbose"}):
         raise ParameterError(
-            f"{other[0]!r} is no parameter of learning online: known are {', '.join([*SHARED, *sorted(own)])}"
+            f"{other[0]!r} is not a parameter of online learning: known are {', '.join([*SHARED, *sorted(own)])}"
         )
     online = OnlineParams(**{name: value for name, value in given.items() if name in own})
     return resolve(**{name: value for name, value in given.items() if name not in own}), online.check()

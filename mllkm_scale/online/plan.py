@@ -1,7 +1,7 @@
-"""The budget of learning online: what kernels and samples may be kept, by arithmetic over sizes.
+"""The memory plan of online learning: how many kernels and samples are kept, computed from sizes.
 
-Kernels come first: as many as are asked for. What they leave belongs to the samples; how many of these the user asks
-for, or `USUAL_SAMPLES`, is the most, for probing takes time in proportion to them.
+The requested number of kernels is planned first, and the rest of the memory is for samples. Their number is limited by
+`max_samples`, or by `USUAL_SAMPLES`, because the time of probes is proportional to it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from mllkm_scale.scan.work import block_bytes, component_block_bytes
 __all__ = ["LEAST_SAMPLES", "USUAL_KERNELS", "USUAL_SAMPLES", "OnlinePlan", "OnlineSizes", "plan_online"]
 
 USUAL_KERNELS = 500
-"""Most kernels, where `max_kernels` does not say otherwise."""
+"""Default for `max_kernels`."""
 
 USUAL_SAMPLES = 30_000
-"""Most samples kept, where `max_samples` does not say otherwise."""
+"""Default for `max_samples`."""
 
 LEAST_SAMPLES = 1000
-"""A budget that leaves room for fewer is refused, unless fewer are asked for."""
+"""A budget for fewer samples is refused, unless fewer are requested."""
 
 _F = 8
-_SKETCHED_ROWS = 10**6  # of the data that a stream is prepared from, as far as the size of a sketch is concerned
+_SKETCHED_ROWS = 10**6  # assumed number of rows for the size of a quantile sketch
 _SPARE = 1.25  # arrays of samples grow by a quarter at a time
-_CANDIDATES = 400  # kernels whose responses are compared, at most
+_CANDIDATES = 400  # largest number of kernels whose responses are compared
 
 
 @dataclass(frozen=True)
 class OnlineSizes:
-    """What the plan is a function of."""
+    """The arguments of the plan."""
 
     n_features_in: int
     n_features: int  # after projection
@@ -61,7 +61,7 @@ class OnlineSizes:
 
 @dataclass(frozen=True)
 class OnlinePlan:
-    """Rows of (what, bytes, note), and how many kernels and samples they are for."""
+    """Rows of (name, bytes, note), and the numbers of kernels and samples."""
 
     rows: tuple[tuple[str, int, str], ...]
     max_kernels: int
@@ -84,7 +84,7 @@ class OnlinePlan:
 
 
 def plan_online(sizes: OnlineSizes, budget_bytes: int, held_bytes: int = 0) -> OnlinePlan:
-    """The plan for these sizes, or a BudgetError that names the least budget that works."""
+    """The plan for these sizes, or a BudgetError that names the smallest budget that works."""
     rows = [
         ("interpreter and libraries", BASE_BYTES + held_bytes, "measured"),
         ("reading", reading_bytes(sizes), f"chunks of {sizes.chunk_rows} rows, and {sizes.warm_up} of the warm-up"),
@@ -118,12 +118,12 @@ def reading_bytes(sizes: OnlineSizes) -> int:
 
 
 def kernel_bytes(sizes: OnlineSizes) -> int:
-    """Sums as they are, as they grow, as a table, as a copy to be looked at, and as coefficients; anchors twice."""
+    """Bytes of the sums: current, growing, as a table, as a copy, and as coefficients; and of the anchors twice."""
     return _F * sizes.max_kernels * (6 * sizes.n_outputs * (sizes.n_features + 1) + 3 * sizes.n_features)
 
 
 def step_bytes(sizes: OnlineSizes) -> int:
-    """Bumps and products of a block, or its features, and its Gram."""
+    """Bytes of the bumps and products of a block, or its features, and its Gram matrix."""
     S, width = sizes.max_kernels, sizes.n_features + 1
     if sizes.componentwise:
         return _F * BLOCK * (6 * S * width + 2 * BLOCK)
@@ -131,7 +131,7 @@ def step_bytes(sizes: OnlineSizes) -> int:
 
 
 def probe_bytes(sizes: OnlineSizes) -> int:
-    """A scan of a thread, mean diagonals, and responses of candidates."""
+    """Bytes of a scan in one thread, mean diagonals, and responses of candidates."""
     d, K, G = sizes.n_features, sizes.n_outputs, sizes.n_gammas
     width = d + 1 if sizes.componentwise else 1
     scanning = component_block_bytes(d, K, G) if sizes.componentwise else block_bytes(d, K, G)
@@ -141,10 +141,10 @@ def probe_bytes(sizes: OnlineSizes) -> int:
 
 
 def sample_bytes(sizes: OnlineSizes) -> int:
-    """A sample as kept, with room to grow; as support of a probe, gathered and scanned; or as copied."""
+    """Bytes of a kept sample, with space to grow; as support of a probe, gathered and scanned; or as a copy."""
     d, K = sizes.n_features, sizes.n_outputs
-    kept = int(_SPARE * _F * (d + K + 4)) + _F * d  # the rows are copied when they grow
+    kept = int(_SPARE * _F * (d + K + 4)) + _F * d  # the arrays are copied when they grow
     support = _F * (d + 2 * K) + 4 * d + _F * K
     tables = component_bytes(1000, d, K, sizes.map, sizes.n_gammas) // 1000 + 2 * _F * d if sizes.componentwise else 0
-    copy = _F * (d + K + 4)  # when a stream ends
+    copy = _F * (d + K + 4)  # at the end of a stream
     return kept + max(support + tables, copy) + _F * 6

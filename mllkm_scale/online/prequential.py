@@ -1,8 +1,8 @@
 """Prequential error: every sample is predicted before it is learned (test, then train).
 
-Samples that no kernel reaches are counted, too: the machine says nothing about them, f is about zero for every class.
-Where they are many, the samples have become unlike those from which scaling and gammas were taken. Scores of samples
-that were not learned yet are what a model of the stream is calibrated by.
+Samples on which all kernels are almost zero are also counted: f is about zero for every class. If there are many of
+them, the samples have become unlike those that determined scaling and gammas. The scores of samples before they are
+learned are used to calibrate the model of the stream.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.calibration import Calibration, fit_calibration
 
-__all__ = ["RECENT_BLOCKS", "SCORED_BLOCKS", "Prequential"]
+__all__ = ["Prequential"]
 
 
 RECENT_BLOCKS = 8
-"""Blocks over which the recent error is taken: 1,024 samples."""
+"""Number of blocks for the recent error: 1,024 samples."""
 
 SCORED_BLOCKS = 16
-"""Blocks whose scores are kept to calibrate by: 2,048 samples, or fewer of many classes."""
+"""Number of blocks whose scores are kept for the calibration: 2,048 samples, or fewer with many classes."""
 
 _MOST_SCORES = 2**17  # numbers, a megabyte
 _LEAST_SCORED = 100
@@ -30,7 +30,7 @@ _LEAST_SCORED = 100
 
 @dataclass
 class Prequential:
-    """How many samples were predicted before they were learned, and how many of them wrongly.
+    """Counts of samples that were predicted before they were learned, and of errors.
 
     Examples
     --------
@@ -48,19 +48,19 @@ class Prequential:
     scored: deque[tuple[Array, Array]] = field(default_factory=lambda: deque(maxlen=SCORED_BLOCKS))
 
     def add(self, tested: int, errors: int, silent: int) -> None:
-        """A block of samples: how many, how many of them wrong, and about how many nothing was said."""
+        """Add a block: the numbers of samples, of errors, and of samples without any active kernel."""
         self.tested += tested
         self.errors += errors
         self.recent.append((tested, errors, silent))
 
     def keep(self, scores: Array, codes: Array) -> None:
-        """Scores (n, K) of samples before they were learned, and their classes; the oldest make room."""
+        """Keep scores (n, K) of samples before they were learned, and their classes; the oldest ones are dropped."""
         self.scored.append((scores, codes))
         while len(self.scored) > 1 and sum(kept.size for kept, _ in self.scored) > _MOST_SCORES:
             self.scored.popleft()
 
     def calibration(self) -> Calibration | None:
-        """By the scores of the latest samples; None where they are too few, or all of one class."""
+        """The calibration by the scores of the latest samples; None if they are too few, or all of one class."""
         n = sum(len(codes) for _, codes in self.scored)
         if n < _LEAST_SCORED:
             return None
@@ -69,17 +69,17 @@ class Prequential:
 
     @property
     def error(self) -> float:
-        """Share of errors since the first sample that was predicted; nan before."""
+        """Share of errors since the first prediction; nan before it."""
         return self.errors / self.tested if self.tested else float("nan")
 
     @property
     def recent_error(self) -> float:
-        """Share of errors of the latest blocks; nan before there is one."""
+        """Share of errors of the latest blocks; nan before the first block."""
         return self._share(1)
 
     @property
     def recent_silence(self) -> float:
-        """Share of samples of the latest blocks that no kernel reached; nan before there is one."""
+        """Share of samples of the latest blocks on which all kernels are almost zero; nan before the first block."""
         return self._share(2)
 
     def _share(self, what: int) -> float:

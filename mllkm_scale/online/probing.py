@@ -1,11 +1,12 @@
-"""Probing the kernels of samples that have come: which violate the constraint of the active ones (the paper's test).
+"""Probes the kernels of arrived samples: which of them violate the constraint of the active ones (the test of the
+paper).
 
     q_m(alpha) > sum over the active kernels of beta_l q_l(alpha)
 
-for each of their kernels m = (sample, gamma), whose q is a sum over the support vectors that are kept (F1). At the
-optimum the right-hand side is the largest q of the active kernels, as in the paper; while weights and duals are on
-their way there, the largest would keep too many out. A probe is about the duals at its start, and goes on beside the
-steps of the samples after it: on a thread, or on dask workers.
+for each kernel m = (sample, gamma), whose q is a sum over the kept support vectors (F1). At the optimum, the right-hand
+side is the largest q of the active kernels, as in the paper. Before convergence, the largest q would exclude too many
+kernels. A probe uses the duals at its start, and runs concurrently with the steps on later samples, in a thread or on
+dask workers.
 """
 
 from __future__ import annotations
@@ -30,20 +31,21 @@ from mllkm_scale.scan.work import scan_dtype, scan_flops
 __all__ = ["LEAST_REMOTE_WORK", "Candidates", "Probe", "Probing"]
 
 LEAST_REMOTE_WORK = 4e10
-"""Multiply-adds from which on a probe goes to dask workers: more than a second of a core.
+"""Multiply-adds above which a probe runs on dask workers: more than a second of a core.
 
-For 10,000 support vectors, 50 features and ten classes (4e9) a scan takes 0.13 s, and two workers on the same two cores
-take no less: writing, sending and fetching are 20 ms of it. What the workers cannot take over, mean diagonals and last
-sums, is 60 ms, and is then not done beside the steps. No size was found at which workers on the same cores win for
-sure; from this one on, a probe takes longer than the steps of an episode, and workers elsewhere take that off them.
+For 10,000 support vectors, 50 features and ten classes (4e9), a scan takes 0.13 s. Two workers on the same two cores
+are not faster: writing, sending and fetching take 20 ms. Mean diagonals and the last sums stay in this process; they
+take 60 ms, and are then not concurrent with the steps. No size was found at which workers on the same cores are clearly
+faster. Above this limit, a probe takes longer than the steps of an episode, and workers on other machines save that
+time.
 """
 
-_PRECISION_TOL = 1e-2  # for which the products of a scan are precise enough
+_PRECISION_TOL = 1e-2  # tolerance for the precision of the products of a scan
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Kernels that violate, best first, at most one per anchor."""
+    """Violating kernels, best first, at most one per anchor."""
 
     anchors: Array
     gammas: Array
@@ -62,7 +64,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Probing:
-    """What all probes have in common: dask workers do those that are worth it, or a thread of `beside`."""
+    """Shared parts of all probes, which run on dask workers if they are large, or in the thread `beside`."""
 
     family: Family
     gammas: Array
@@ -74,9 +76,9 @@ class Probing:
     def begin(
         self, anchors: Array, reference: Array, support: Array, signed_duals: Array, threshold: float, count: int
     ) -> Probe:
-        """Begin to look for the `count` best kernels of these anchors whose q is above the threshold.
+        """Start the search for the `count` best kernels on these anchors with q above the threshold.
 
-        `reference` are the samples over which mean diagonals are taken.
+        `reference` are the samples for the mean diagonals.
         """
 
         remote = self.executor.remote and self.work(len(anchors), signed_duals) >= LEAST_REMOTE_WORK
@@ -93,7 +95,7 @@ class Probing:
 
         def end(scan: Scan) -> None:
             scan.close()
-            scan.scanner.scales.drop()  # they are of this probe alone
+            scan.scanner.scales.drop()  # they belong to this probe only
 
         def finish(scan: Scan) -> Candidates:
             try:
@@ -110,27 +112,27 @@ class Probing:
             return Probe(lambda: finish(start()))
 
         def alone() -> Candidates:
-            with one_blas_thread():  # also while nobody waits
+            with one_blas_thread():  # also if nobody waits for the result
                 return finish(start())
 
         future = self.beside.submit(alone)
         return Probe(future.result, lambda: future.cancel() or futures.wait([future]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without those who do the work: they belong to this process."""
+        """The state without executors, which belong to this process."""
         return {name: value for name, value in vars(self).items() if name not in ("executor", "beside")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, executor=ThreadExecutor(), beside=None)
 
     def work(self, n_anchors: int, signed_duals: Array) -> float:
-        """Multiply-adds of a probe, about."""
+        """Approximate multiply-adds of a probe."""
         n_features, n_duals = self.n_features, int(np.count_nonzero(signed_duals))
         return n_anchors * scan_flops(self.family, len(self.gammas), n_features, len(signed_duals), n_duals)
 
 
 class Probe:
-    """A probe under way, or its result; it can be copied and saved by waiting for it."""
+    """A running probe, or its result; copying and saving wait for it."""
 
     def __init__(self, finish: Callable[[], Candidates], close: Callable[[], object] = lambda: None) -> None:
         self._finish, self._close = finish, close
@@ -144,7 +146,7 @@ class Probe:
         return probe
 
     def result(self) -> Candidates:
-        """Waits for it, once: asked for again, the same, also if it has failed or the wait was interrupted."""
+        """Wait for the result; later calls return the same result, or raise the same error."""
         if self._failure is not None:
             raise self._failure
         if self._found is None:
@@ -159,6 +161,6 @@ class Probe:
         return {"_found": self.result(), "_failure": None}
 
     def close(self) -> None:
-        """End it early."""
+        """Stop the probe early."""
         if self._found is None:
             self._close()

@@ -1,7 +1,7 @@
 """The state of a learner as plain arrays and numbers, from which a stream continues with the same bits.
 
-A probe that is under way is waited for: what it finds is a function of the duals at its start, and is a part of the
-state. Rows, duals and sums are saved as they are, and not made again: sums that are made again have other last bits.
+A running probe is waited for: its result is a function of the duals at its start, and belongs to the state. Rows, duals
+and sums are saved, because recomputed sums would have other last bits.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["fingerprint", "restore", "saved_state"]
 
 _NOTHING: Array = np.empty(0)
 _COUNTS = ("n_seen", "n_blocks", "sweep", "inserted", "dropped", "forgotten")
-_FREE = ("n_jobs", "worker_timeout")  # parameters that a stream may go on with other values of
+_FREE = ("n_jobs", "worker_timeout")  # parameters that may change when a stream is resumed
 
 
 def fingerprint(learner: OnlineLearner) -> str:
-    """Stands for the parameters: a stream goes on only with those that it was started with."""
+    """Identifies the parameters: a stream is only resumed with the parameters that it was started with."""
     digest = hashlib.blake2b(digest_size=16)
     values = {name: getattr(learner.params, name) for name in SHARED if name not in _FREE} | vars(learner.online)
-    if learner.params.class_weight is None:  # streams from before there were weights go on
+    if learner.params.class_weight is None:  # so that streams of older versions can be resumed
         del values["class_weight"]
     values |= {"memory_budget": learner.params.budget_bytes, "like": learner.like is not None}
     for name, value in sorted(values.items()):
@@ -92,9 +92,9 @@ def saved_state(learner: OnlineLearner) -> tuple[dict[str, Any], dict[str, Array
 
 
 def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Bring a new learner with the same parameters to the state that was saved.
+    """Restore the saved state in a new learner with the same parameters.
 
-    `header` conforms to `StreamHeader`. Arrays that cannot be those of a stream are refused by a ValueError.
+    `header` conforms to `StreamHeader`. Impossible arrays are refused by a ValueError.
     """
     learner.prequential = Prequential(header["tested"], header["errors"])
     learner.prequential.recent.extend(tuple(block) for block in header["recent"])
@@ -106,7 +106,7 @@ def restore(learner: OnlineLearner, header: Mapping[str, Any], arrays: Mapping[s
         learner.classes = classes
     learner.columns = _columns(_under("table_", arrays))
     learner.pending = _pending(arrays, "classes" in arrays, learner.columns)
-    if "classes" not in arrays and learner.classes is not None:  # they were not given when these samples came
+    if "classes" not in arrays and learner.classes is not None:  # they were not given when these samples arrived
         learner.pending.y = codes_of(learner.pending.y, learner.classes, 0)
     if not header["started"]:
         return
@@ -133,7 +133,7 @@ def _scored(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[tupl
 
 
 def _columns(arrays: Mapping[str, Array]) -> Columns | None:
-    """What the samples of a table hold."""
+    """The columns of a table."""
     names = arrays.get("names")
     if names is None:
         return None
@@ -156,7 +156,7 @@ def _encoding(arrays: Mapping[str, Array], n_features: int) -> Encoding:
 
 
 def _pending(arrays: Mapping[str, Array], coded: bool, columns: Columns | None) -> Pending:
-    """The samples that wait; `coded` labels are numbers of classes, and NaN is a missing value of a table."""
+    """The waiting samples; `coded` labels are class numbers, and NaN is a missing value of a table."""
     stored = arrays.get("pending_X", _NOTHING)
     if columns is not None and stored.ndim == 2 and len(stored):
         arrays = {**arrays, "pending_X": np.nan_to_num(stored)}
@@ -192,7 +192,7 @@ def _setup(classes: Array, header: Mapping[str, Any], arrays: Mapping[str, Array
 def _machine(
     learner: OnlineLearner, setup: Setup, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> OnlineMachine:
-    _require_machine(learner, setup, header, arrays)
+    _require_machine(setup, header, arrays)
     machine = learner.machine_for(setup, learner.beside())
     for name in _COUNTS:
         setattr(machine, name, header[name])
@@ -205,10 +205,8 @@ def _machine(
     return machine
 
 
-def _require_machine(
-    learner: OnlineLearner, setup: Setup, header: Mapping[str, Any], arrays: Mapping[str, Array]
-) -> None:
-    """Sizes, the box of the duals, the simplex of the weights, and sums that are finite."""
+def _require_machine(setup: Setup, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Check sizes, the box of the duals, the simplex of the weights, and that sums are finite."""
     d, K = setup.preprocessor.n_features_out, n_outputs(len(setup.classes))
     for prefix in ("active_", "found_"):
         gammas = conform_array(arrays, f"{prefix}gammas", "f", (None,), least=0.0)

@@ -1,4 +1,4 @@
-"""What the first samples fix for good: how rows are prepared, which kernels there can be, the weight of the loss."""
+"""The setup that the first samples determine: the preparation of rows, the candidate kernels, and C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.data import Dataset, Preprocessor
 from mllkm_scale.data.preparation.scaling import QUANTILE_SCALINGS, most_columns
 from mllkm_scale.data.tables.columns import Columns
-from mllkm_scale.data.tables.encoding import Encoding, FoldTables, Translation
+from mllkm_scale.data.tables.encoding import Encoding, FoldTables
+from mllkm_scale.data.tables.translation import Translation
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.automatic import local_bias_of, weight_of_loss
@@ -29,7 +30,7 @@ _SAMPLE_ROWS = 1000  # for distances
 
 @dataclass(frozen=True)
 class Setup:
-    """Classes in ascending order, and what was taken from the first samples."""
+    """Classes in ascending order, and the values determined by the first samples."""
 
     classes: Array
     preprocessor: Preprocessor
@@ -41,7 +42,7 @@ class Setup:
 
     @classmethod
     def of(cls, like: Dataset, classes: Array, params: Params) -> Setup:
-        """Taken from these samples, which are like those that will come; those of a table are encoded."""
+        """The setup from these samples, which are like the future ones; samples of a table are encoded."""
         preprocessor = Preprocessor.fit(like, _scaling(params), params.n_components, params.whiten)
         seed = int(params.random_state or 0)
         rows = like.rows(random_rows(like.n_rows, _SAMPLE_ROWS, np.random.default_rng([seed, 1])))
@@ -52,23 +53,23 @@ class Setup:
 
     @property
     def n_features_in(self) -> int:
-        """Features of a row, or columns of the table, as they come."""
+        """Number of features of an arriving row, or of columns of the table."""
         return self.preprocessor.n_features_in if self.encoding is None else self.encoding.n_columns
 
     def of_table(self, encoding: Encoding, columns: Columns) -> Setup:
-        """The setup of a table, whose rows come with codes of these columns."""
+        """The setup for a table, whose rows arrive with codes of these columns."""
         translation = encoding.translation(columns, len(columns), "the stream")
         return replace(self, encoding=encoding, translation=translation)
 
     def prepare(self, X: Array, folds: FoldTables | None = None) -> Array:
-        """Rows as the kernels see them; `folds` are for those that the encoding was fitted on."""
+        """Prepared rows; `folds` are for the rows on which the encoding was fitted."""
         if self.encoding is not None and self.translation is not None:
             X = self.encoding.apply(self.translation.apply(X, 0, "the stream"), folds)
         return self.preprocessor.transform(X, np.float64)
 
 
 def _scaling(params: Params) -> str:
-    """What is fitted: 'auto' is 'standard', as quantiles of the first samples say little of those that will come."""
+    """The scaling to fit: 'auto' is 'standard', because quantiles of the first samples say little about later ones."""
     return "standard" if params.scaling == "auto" else params.scaling
 
 
@@ -85,13 +86,13 @@ def codes_of(labels: Array, classes: Array, first: int) -> Array:
         listed = ", ".join([repr(value) for value in classes[:_LISTED].tolist()] + ["..."] * (len(classes) > _LISTED))
         raise DataError(
             f"sample {first + int(unknown[0])} (0-based) of the stream has the label {labels[unknown[0]].item()!r},"
-            f" none of the classes {listed}: check it, or give all labels that can come as classes"
+            f" none of the classes {listed}: check it, or give all possible labels as classes"
         )
     return at.astype(np.int64)
 
 
 def sizes_of_stream(n_features_in: int, n_classes: int, params: Params, online: OnlineParams) -> OnlineSizes:
-    """What the plan is a function of."""
+    """The arguments of the plan."""
     components = params.n_components
     counted = components is not None and not isinstance(components, float | np.floating)
     n_columns = most_columns(_scaling(params), n_features_in)

@@ -2,9 +2,9 @@
 
     g = 1 - y_ik f_k(x_i),      alpha_ik <- max(0, min(C_i, alpha_ik + g / K_ii))
 
-for each sample i of the block in its order, and each class k. C_i is the box of the sample, which may have become
-smaller since its last turn. The Gram of the block carries every step over to the
-outputs of the samples after it, so that the steps are those of samples that come one by one.
+for each sample i of the block in order, and each class k. C_i is the box of the sample, which may have become smaller
+since its last step. The Gram matrix of the block updates the outputs of later samples after every step, so the steps
+are the same as for samples that arrive one by one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["visit_samples"]
 
 @numba.njit(cache=True, nogil=True)
 def visit_samples(gram: Array, signs: Array, boxes: Array, outputs: Array, duals: Array) -> None:
-    """Steps in the order of the samples; `duals` (b, K) are changed, and `outputs` (K, b) become those after them."""
+    """Steps in the order of the samples; updates `duals` (b, K) and `outputs` (K, b) in place."""
     for i in range(len(duals)):
         for k in range(len(outputs)):
-            # K_ii = 0 where no kernel reaches the sample: its dual goes to its box.
+            # K_ii = 0 if all kernels are zero on the sample: its dual goes to the upper bound.
             new = duals[i, k] + (1.0 - signs[i, k] * outputs[k, i]) / max(gram[i, i], 1e-300)
             new = max(0.0, min(new, boxes[i]))
             change = (new - duals[i, k]) * signs[i, k]

@@ -1,4 +1,4 @@
-"""A stream under way: samples from a source are learned, recorded and saved, until they end or someone asks to stop."""
+"""The run of a stream: samples from a source are learned, recorded and saved, until they end or the user stops."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from mllkm_scale.run.folder import RunFolder
 
 __all__ = ["StreamResult", "Streaming"]
 
-_SILENCE = 0.25  # share of samples out of reach from which a notice is given
+_SILENCE = 0.25  # share of samples without active kernels above which a notice is given
 _UNLIKE = (
-    "they are unlike the first ones, from which scaling and gammas were taken; shuffle the data, or give a larger"
+    "they are unlike the first ones, which determined scaling and gammas; shuffle the data, or give a larger"
     " warm_up, samples to prepare from, or other scaling or gammas"
 )
-_TELL_S = 2.0  # between two reports to whoever listens
+_TELL_S = 2.0  # between two events for the listener
 
 
 @dataclass(frozen=True)
 class StreamResult:
-    """The model at the end of a stream, its record, how it ended, and how it does on test rows, if there are any."""
+    """The model at the end of a stream, its record, its status, and its evaluation on test rows, if there are any."""
 
     model: Model
     history: tuple[Streamed, ...]
@@ -47,7 +47,7 @@ class StreamResult:
 
 
 class Streaming:
-    """A stream under way: its learner, record, checkpoints and events."""
+    """The run of a stream: its learner, record, checkpoints and events."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Streaming:
         return self.finish()
 
     def name_features(self) -> None:
-        """The names of the samples are those of the model; a stream that goes on must have them in the same order."""
+        """Use the feature names of the samples for the model; a resumed stream must have them in the same order."""
         self.learner.take_columns(getattr(self.samples, "columns", None), self.samples.name)
         learner, names = self.learner, unique_names(getattr(self.samples, "feature_names", None))
         if names is None or names == learner.feature_names:
@@ -98,7 +98,7 @@ class Streaming:
         learner.feature_names = names
 
     def begin(self, n_features: int) -> None:
-        """Refuse a budget that is too small before anything is learned, or lost of what the folder holds."""
+        """Refuse a budget that is too small before anything is learned, or files of the folder are removed."""
         n_classes = 2 if self.learner.classes is None else len(self.learner.classes)
         self.learner.plan(n_features, n_classes)
         self.finalizer.require_width(n_features)
@@ -107,7 +107,7 @@ class Streaming:
         self.plan(n_features, n_classes)
 
     def learn(self, chunk: Chunk) -> None:
-        """Samples of a chunk, which may be a large one, with an ear for who wants to stop."""
+        """Learn the samples of a chunk, and poll for a stop in large chunks."""
         for start in range(0, len(chunk), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
             weights = None if chunk.weights is None else chunk.weights[part]
@@ -118,19 +118,19 @@ class Streaming:
                 self.checkpoint()
 
     def next_of(self, chunks: Iterator[Chunk]) -> Chunk | None:
-        """The next samples, which may have to be waited for."""
+        """The next samples, possibly after waiting."""
         try:
             with self.waiting():
                 return next(chunks, None)
         except KeyboardInterrupt:
             self.interrupt()
-        except DataError:  # of a line, perhaps: what was learned before it is kept
+        except DataError:  # a bad line, for example: what was learned before it is kept
             if self.learner.started is not None:
                 self.checkpoint()
             raise
 
     def interrupt(self) -> NoReturn:
-        """Between two samples: nothing is lost."""
+        """Stop between two samples, without loss."""
         if not self.learner.n_seen:
             raise InterruptedTraining("the stream was interrupted before its first sample")
         self.checkpoint()
@@ -138,7 +138,7 @@ class Streaming:
         raise InterruptedTraining(f"the stream was interrupted after {self.learner.n_seen:,} samples: {kept}")
 
     def after_block(self, learner: OnlineLearner) -> None:
-        """A report for each episode: all into the record, some to whoever listens."""
+        """Report each episode: all reports go to the record, and some to the listener."""
         assert learner.started is not None
         setup, machine = learner.started
         if machine.n_blocks % EPISODE:
@@ -168,14 +168,14 @@ class Streaming:
         if silence > _SILENCE and not self.warned:
             self.warned = True
             self.listener(
-                Notice(f"{percent(silence)} of the latest samples are out of reach of every kernel: {_UNLIKE}")
+                Notice(f"{percent(silence)} of the latest samples are out of reach of all kernels: {_UNLIKE}")
             )
         if now - self.told_s >= _TELL_S:
             self.told_s = now
             self.listener(report)
 
     def plan(self, n_features: int, n_classes: int) -> dict[str, Any]:
-        """Where the memory goes; so it stands in the folder."""
+        """The memory plan, which is also written to the folder."""
         plan = self.learner.plan(n_features, n_classes).as_dict()
         if self.folder is not None:
             self.folder.write_json("plan.json", plan)
@@ -185,11 +185,11 @@ class Streaming:
         return self.elapsed_before_s + time.perf_counter() - self.started_s
 
     def samples_per_s(self, n_seen: int) -> float:
-        """Since this process began to learn; waiting for samples counts."""
+        """Samples per second since this process began to learn, including the time of waiting."""
         return (n_seen - self.n_before) / max(1e-9, time.perf_counter() - self.started_s)
 
     def checkpoint(self, *, with_model: bool = True) -> None:
-        """Save the state, of which samples that wait are a part, and the model, so that others can predict with it."""
+        """Save the state, including waiting samples, and the model, so that others can predict with it."""
         self.saved_s = time.perf_counter()
         if self.folder is None or not self.learner.n_seen:
             return
@@ -207,7 +207,7 @@ class Streaming:
             self.learner.model().save(self.folder.model)
 
     def restore(self) -> None:
-        """Take up the state and the record of the checkpoint."""
+        """Continue from the state and the record of the checkpoint."""
         if self.folder is None:
             raise ParameterError("resume=True needs the folder of the stream: give run_dir")
         header, arrays = load_checkpoint(self.folder.checkpoint, fingerprint(self.learner), StreamHeader)
@@ -219,7 +219,7 @@ class Streaming:
         self.elapsed_before_s = header["elapsed_s"]
 
     def finish(self) -> StreamResult:
-        """The finished model, and the end of the record; the state is kept, so that more samples may follow."""
+        """The final model, and the end of the record; the state is kept, so that more samples may follow."""
         learner = self.learner
         self.checkpoint(with_model=False)
         setup, machine = learner.finished()

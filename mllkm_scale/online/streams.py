@@ -1,4 +1,4 @@
-"""`stream`: the whole way of streamed samples, from a source to a model, with a record, checkpoints and resume."""
+"""`stream`: learns from streamed samples, from a source to a model, with a record, checkpoints and resume."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def stream(
     test : Dataset, optional
         Labelled rows on which the model is tested at the end.
     client : distributed.Client, optional
-        Its workers probe kernels if that saves time; the result has the same bits.
+        Its workers probe kernels if that saves time; the result is the same, bit for bit.
     run_dir : path, optional
         Folder for the model, checkpoints, the record, the log and the report.
     resume : bool
-        Continue from the checkpoint in `run_dir`: samples that were learned are skipped, and the result has the bits of
-        an uninterrupted stream. A stream that has ended may be resumed with a longer one.
+        Continue from the checkpoint in `run_dir`: samples that were learned are skipped, and the result is the same,
+        bit for bit, as that of an uninterrupted stream. A stream that has ended may be resumed with a longer one.
     overwrite : bool
         Replace the contents of `run_dir`.
     listener : callable, optional

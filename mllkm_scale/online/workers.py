@@ -1,4 +1,4 @@
-"""Dask workers that probe the kernels of a stream: how they join it, and what each of them needs."""
+"""Dask workers that probe the kernels of a stream: their use, and their memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mllkm_scale.plan.sizes import Sizes
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["probing_workers", "worker_bytes_of"]
+__all__ = ["probing_workers"]
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def probing_workers(
     run_dir: Path | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """A block in which the workers of the client, if there is one, do those probes that are worth it."""
+    """Context in which the workers of the client, if there is one, run large probes."""
     if client is None:
         yield
         return
@@ -40,7 +40,7 @@ def probing_workers(
         run_dir,
         None,
         timeout_s=learner.params.worker_timeout,
-        worker_bytes=lambda threads: worker_bytes_of(learner, threads),
+        worker_bytes=lambda threads: _worker_bytes_of(learner, threads),
         notify=notify or (lambda text: None),
     ) as executor:
         learner.work_with(executor)
@@ -50,8 +50,8 @@ def probing_workers(
             learner.work_with(ThreadExecutor())
 
 
-def worker_bytes_of(learner: OnlineLearner, threads: int) -> int:
-    """Bytes of a worker with so many threads; as much as is known before the first sample has come."""
+def _worker_bytes_of(learner: OnlineLearner, threads: int) -> int:
+    """Bytes of a worker with this number of threads, as far as they are known before the first sample."""
     if not learner.pending.X.shape[1] or learner.classes is None:
         return WORKER_BASE_BYTES
     sizes = sizes_of_stream(learner.pending.X.shape[1], len(learner.classes), learner.params, learner.online)

@@ -1,4 +1,4 @@
-"""Models below several numbers of bytes: each is trained on its own, and measured in integers."""
+"""Models below several numbers of bytes: each is trained separately, and evaluated in integers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.path.points import PathPoint, costs_of
 from mllkm_scale.path.training import PathResult, PathTraining, in_words
+from mllkm_scale.run.fingerprint import fingerprint_of
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machines import Start
-from mllkm_scale.run.problem import fingerprint_of
 from mllkm_scale.run.result import TrainResult
 
 __all__ = ["HEADER", "DevicePath"]
@@ -30,7 +30,7 @@ HEADER = "model.h"
 
 
 class DevicePath(PathTraining):
-    """A path along `max_bytes`; a training that was interrupted begins anew, and those before it are kept."""
+    """A path along `max_bytes`; an interrupted training run starts again, and earlier ones are kept."""
 
     def run(self, dataset: Dataset) -> PathResult:
         seed = int(self.params.random_state or 0)
@@ -79,7 +79,7 @@ class DevicePath(PathTraining):
     def measured(
         self, result: TrainResult, machine: IntegerMachine, value: float, dataset: Dataset, elapsed_s: float
     ) -> PathPoint:
-        """The point of a model, with the error and the bytes of its integers."""
+        """The point of a model, with the error and the bytes of its integer form."""
         model, test = result.model, self.finalizer.test
         costs = costs_of(model, test or dataset) | {"model_bytes": machine.constant_bytes}
         return PathPoint(
@@ -95,7 +95,7 @@ class DevicePath(PathTraining):
 
 
 def _error(model: Model, machine: IntegerMachine, test: Dataset) -> float:
-    """Share of the rows that the integers predict wrongly."""
+    """Share of the rows that the integer form misclassifies."""
     _, rows = model.numeric(test)
     wrong, labels = 0, test.labels()
     for start, chunk in rows.chunks():

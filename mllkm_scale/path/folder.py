@@ -1,12 +1,12 @@
 """The folder of a path: path.json, and a run folder for each model.
 
-    path.json            along what the path goes, the points that are done, and the knee
+    path.json            the parameter of the path, the completed points, and the knee
     report.html          the picture of the path, and its table
     C=0.5/, C=1/, ...    run folders of the models
-    C=0.5/end.npz        the point, and the state at its end, from which the next model begins
+    C=0.5/end.npz        the point, and its final state, from which the next model starts
 
-An interrupted path continues with the first point that is not done. The fingerprint of a point stands for data,
-parameters and the points before it.
+An interrupted path continues with the first incomplete point. The fingerprint of a point identifies data, parameters
+and the points before it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.events import Event
-from mllkm_scale.base.folders import reading, writing
-from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.files.folders import reading, writing
+from mllkm_scale.base.files.regular import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, PathEnd, PathFile, conform, conform_array, parse_json
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, DataError, ParameterError
@@ -72,7 +72,7 @@ class PathFolder:
         self._held.close()
 
     def begin(self, **facts: Any) -> None:
-        """The path is sure to begin, or to go on; what another path has left is removed."""
+        """Begin or continue a path; remove the files of another one."""
         if not self.resume:
             with writing(self.path):
                 for end in self.path.glob(f"*/{END}"):
@@ -82,24 +82,24 @@ class PathFolder:
         self.write(())
 
     def write(self, points: Sequence[PathPoint]) -> None:
-        """path.json with the points that are done."""
+        """Write path.json with the completed points."""
         told = [{"name": point.name} | dataclasses.asdict(point) for point in points]
         knee = {"knee": knee_point(points).name} if points else {}
         self.root.write_json(PATH, self.facts | {"points": told} | knee)
 
     def open_run(self, name: str, fingerprint: str) -> tuple[RunFolder, bool]:
-        """The run folder of a point, and whether it holds a checkpoint to go on from."""
+        """The run folder of a point, and whether it has a checkpoint to continue from."""
         folder = self.path / name
         if self.resume and _belongs(RunFolder(folder).checkpoint, fingerprint):
             return RunFolder.resume(folder), True
         return RunFolder.create(folder, overwrite=True), False
 
     def log(self, event: Event) -> None:
-        """Listen: events of the path itself go to run.log, beside those of its trainings."""
+        """Record events of the path itself in run.log, with those of its training runs."""
         LOGGER.info("%s", describe(event))
 
     def keep(self, point: PathPoint, fingerprint: str, end: Start) -> None:
-        """The end of a point, for the next one to begin from, and for a resumed path to pass over."""
+        """Save the end of a point: the next point starts from it, and a resumed path skips the point."""
         arrays: dict[str, NDArray[Any]] = {}
         for k, state in enumerate(end.states):
             arrays |= state_arrays(state, f"machine{k}_")
@@ -123,15 +123,15 @@ class PathFolder:
         sizes: Sequence[StateSizes],
         require: Callable[[int, Any, Proof | None], object],
     ) -> tuple[PathPoint, Start] | None:
-        """A point that was trained already, and its end; None if it is still to be trained.
+        """A point that was already trained, and its end; None if it has not been trained.
 
-        `sizes` are those of each machine. `require` takes the number of a machine, its state and its proof, and
-        refuses by a ValueError what they cannot be.
+        `sizes` are those of each machine. `require` takes the number of a machine, its state and its proof, and raises
+        a ValueError if they are impossible.
 
         Raises
         ------
         CheckpointError
-            If the file of the point holds what no training can have left.
+            If the file of the point has impossible contents.
         """
         file = self.path / name / END
         if not self.resume or not _belongs(file, fingerprint):
@@ -157,7 +157,7 @@ class PathFolder:
 
 
 def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
-    """The points of a path that was trained, and path.json as it is.
+    """The points of a trained path, and the contents of path.json.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def read_path(path: Path) -> tuple[list[PathPoint], dict[str, Any]]:
     except ValueError as error:
         raise DataError(f"{path / PATH} is damaged ({error}): train the path again with --overwrite") from error
     if not points:
-        raise DataError(f"{path} has no models yet: go on with mllkm path and --resume")
+        raise DataError(f"{path} has no models yet: continue with mllkm path --resume")
     return points, facts
 
 
@@ -189,13 +189,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _point(found: Mapping[str, Any]) -> PathPoint:
-    """A point of path.json or end.npz that conforms; a gap that was not finite is nan."""
+    """A checked point of path.json or end.npz; a gap that was not finite is nan."""
     values = {spec.name: found[spec.name] for spec in dataclasses.fields(PathPoint)}
     return PathPoint(**values | {"gap": float("nan") if values["gap"] is None else values["gap"]})
 
 
 def _belongs(file: Path, fingerprint: str) -> bool:
-    """Whether a checkpoint is there, whole, and of this problem."""
+    """Whether there is an intact checkpoint of this problem."""
     try:
         load_checkpoint(file, fingerprint)
     except CheckpointError:

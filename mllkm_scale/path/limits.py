@@ -1,7 +1,7 @@
-"""What is asked of a path: the values that its models are trained with, and what a model may cost.
+"""The request of a path: the values of its parameter, and limits of the cost of a model.
 
-The values are of C or bytes on a device, from the smallest on, or numbers of kernels, from the largest on. Costs are
-given as people say them: "20us" a row, "100kB" of file.
+The values are of C or bytes on a device, in increasing order, or numbers of kernels, in decreasing order. Costs are
+texts such as "20us" per row, or "100kB" for the file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mllkm_scale.base.units import format_bytes, parse_bytes
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.kernels.automatic import weight_of_loss
 
-__all__ = ["AROUND_AUTO", "Limits", "PathValues", "parse_limits", "path_values"]
+__all__ = ["Limits", "PathValues", "parse_limits", "path_values"]
 
 AROUND_AUTO = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
-"""The Cs of a path that names none, times what C="auto" is."""
+"""The default values of C of a path, relative to the value of C="auto"."""
 
 _TIME = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|μs|ms|ns)\s*", re.IGNORECASE)
 _MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3}
@@ -31,10 +31,10 @@ class PathValues:
     """The parameter that differs along a path, and its values in the order in which they are trained."""
 
     parameter: str  # "C", "max_kernels" or "max_bytes"
-    values: tuple[float, ...]  # of C: empty for those around the automatic one
+    values: tuple[float, ...]  # empty for values of C around the automatic one
 
     def resolved(self, n_features: int) -> tuple[float, ...]:
-        """The values, of data with so many features after projection."""
+        """The values, for data with this number of features after projection."""
         auto = weight_of_loss("auto", n_features)
         return self.values or tuple(factor * auto for factor in AROUND_AUTO)
 
@@ -42,7 +42,7 @@ class PathValues:
 def path_values(
     Cs: Sequence[float] | None, kernel_counts: Sequence[float] | None, byte_counts: Sequence[str | int] | None = None
 ) -> PathValues:
-    """What was asked for, checked and in order; the Cs around the automatic one if nothing was.
+    """The given values, checked and in order; values of C around the automatic one if none are given.
 
     >>> path_values([1.0, 0.1], None).values, path_values(None, [10, 200]).values
     ((0.1, 1.0), (200, 10))
@@ -118,8 +118,8 @@ def parse_limits(texts: str | Sequence[str] | None) -> Limits:
             sizes.append(parse_bytes(text))
         except ParameterError:
             raise ParameterError(
-                f"{text!r} is no limit: write a time of a row such as '20us', or a size such as '100kB'"
+                f"{text!r} is not a limit: write a time per row such as '20us', or a size such as '100kB'"
             ) from None
     if row_us and min(row_us) <= 0:
-        raise ParameterError(f"{min(row_us)} us is no limit: give a positive time")
+        raise ParameterError(f"{min(row_us)} us is not a limit: give a positive time")
     return Limits(min(row_us, default=None), min(sizes, default=None))

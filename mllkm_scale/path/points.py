@@ -1,9 +1,8 @@
-"""The points of a path: what each model costs, and how good it is; which are worth having, and which is the knee.
-
-The costs are those that people choose by: the time of a row, measured, and the bytes of the model file, or of the
-constants on a device. The front is the points of which no other is both as cheap and as good; its cost is the time of a
-row, or along bytes on a device these. The knee of the front is where accuracy begins to be dear: with logarithms of the
-costs and the errors both scaled to 0 .. 1, the point farthest below the line from the cheapest point to the best one.
+"""The points of a path: cost and error of each model, the front, and the knee. The costs are the measured time per row,
+and the bytes of the model file, or of the constants on a device. The front consists of the points for which no other
+point is both as cheap and as good. Its cost is the time per row, or the bytes for a path along bytes on a device. The
+knee of the front is the point beyond which accuracy becomes expensive: with the logarithms of the costs and the errors
+both scaled to 0 .. 1, it is the point farthest below the line from the cheapest point to the best one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mllkm_scale.model.describe import describe
 from mllkm_scale.model.model import Model
 from mllkm_scale.path.limits import Limits
 
-__all__ = ["PathPoint", "best_point", "costs_of", "front", "knee_point", "measure_row_us"]
+__all__ = ["PathPoint", "best_point", "costs_of", "front", "knee_point"]
 
 BATCH_ROWS = 1024
 LEAST_REPEATS, LEAST_S = 5, 0.02
@@ -42,13 +41,13 @@ class PathPoint:
     error : float
         Share of the validation rows with a wrong label; along "max_bytes", of the machine in integers.
     row_us : float
-        Microseconds a row takes in a batch, on one thread of the machine that trained.
+        Microseconds per row in a batch, on one thread of the training machine.
     model_bytes : int
         Size of the model file; along "max_bytes", of the constants in integers.
     multiply_adds : int
-        Multiply-adds of a row, by arithmetic; by tables if the model has some.
+        Multiply-adds per row, computed from the sizes; with tables if the model has them.
     n_kernels, gap, status, elapsed_s : int, float, str, float
-        As in the result of a training; the seconds are those of this point only.
+        As in the result of a training run; the seconds are those of this point only.
     """
 
     parameter: str
@@ -69,7 +68,7 @@ class PathPoint:
 
     @property
     def front_cost(self) -> float:
-        """What the front and the knee are about: the time of a row, or along "max_bytes" the bytes."""
+        """The cost for the front and the knee: the time per row, or the bytes along "max_bytes"."""
         return self.model_bytes if self.parameter == "max_bytes" else self.row_us
 
     @property
@@ -113,7 +112,7 @@ def knee_point(points: Sequence[PathPoint]) -> PathPoint:
 
 
 def best_point(points: Sequence[PathPoint], limits: Limits | None = None) -> PathPoint:
-    """The point of least error within the limits; of equal ones, the cheapest.
+    """The point with the lowest error within the limits; the cheapest one of equal errors.
 
     Raises
     ------
@@ -133,17 +132,17 @@ def best_point(points: Sequence[PathPoint], limits: Limits | None = None) -> Pat
     )
 
 
-def measure_row_us(model: Model, rows: NDArray[Any]) -> float:
-    """Microseconds that a row takes in a batch on one thread: the shortest of several measurements.
+def _measure_row_us(model: Model, rows: NDArray[Any]) -> float:
+    """Microseconds per row in a batch on one thread: the shortest of several measurements.
 
     Parameters
     ----------
     model : Model
     rows : array (n, n_features_in)
-        Rows as they are given to the model; repeated until they make a batch.
+        Input rows for the model, repeated to fill a batch.
     """
     batch = np.resize(rows, (BATCH_ROWS, rows.shape[1]))
-    model.predict(batch)  # what is made once, such as tables, is made here
+    model.predict(batch)  # makes tables and the like, which is done once
     taken: list[float] = []
     while len(taken) < LEAST_REPEATS or sum(taken) < LEAST_S:
         started = time.perf_counter()
@@ -153,13 +152,13 @@ def measure_row_us(model: Model, rows: NDArray[Any]) -> float:
 
 
 def costs_of(model: Model, dataset: Dataset) -> dict[str, Any]:
-    """The costs of a `PathPoint`, by rows of a data set."""
+    """The costs of a `PathPoint`, measured on rows of a data set."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.mllkm")
         model.save(path)
         facts, size = describe(model), path.stat().st_size
     return {
-        "row_us": measure_row_us(model.machine, dataset.part(0, min(BATCH_ROWS, dataset.n_rows))),
+        "row_us": _measure_row_us(model.machine, dataset.part(0, min(BATCH_ROWS, dataset.n_rows))),
         "model_bytes": size,
         "multiply_adds": facts.multiply_adds if facts.tables is None else facts.tables.multiply_adds,
     }

@@ -1,4 +1,4 @@
-"""report.html and path.png of a path: error against what a row and the model file cost, and the table of its models."""
+"""report.html and path.png of a path: error against time per row and size of the model, and the table of the models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from mllkm_scale.base.folders import writing
+from mllkm_scale.base.files.folders import writing
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.base.version import __version__
 from mllkm_scale.base.wording import percent, seconds
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["HEADINGS", "PICTURE", "is_path", "path_picture", "table_rows", "write_path_page"]
 
-LABELLED = 12  # points that have room for their names
+LABELLED = 12  # points that have space for their names
 HEADINGS = ("model", "kernels", "error", "time of a row", "model file", "multiply-adds", "gap", "trained in", "")
 PICTURE = "path.png"
 
 
 @styled
 def path_picture(points: Sequence[PathPoint]) -> Figure:
-    """Error against microseconds a row, and against kilobytes of the model file; the knee is marked."""
+    """Error against microseconds per row, and against kilobytes of the model file; the knee is marked."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.0))
     left, right = figure.subplots(1, 2, sharey=True)
     _draw(left, points, lambda point: point.row_us)
-    left.set_xlabel("microseconds a row (batch, one thread)")
+    left.set_xlabel("microseconds per row (batch, one thread)")
     left.set_ylabel("validation error, %")
     _draw(right, points, lambda point: point.model_bytes / 1e3)
     on_device = points[0].parameter == "max_bytes"
@@ -72,7 +72,7 @@ def _draw(axes: Axes, points: Sequence[PathPoint], cost: Callable[[PathPoint], f
 
 
 def table_rows(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> list[tuple[str, ...]]:
-    """A row a point, under `HEADINGS`; the last column says what it is."""
+    """One row per point, under `HEADINGS`; the last column marks special points."""
     edge, knee = front(points), knee_point(points)
     rows: list[tuple[str, ...]] = []
     for point in points:
@@ -96,7 +96,7 @@ def table_rows(points: Sequence[PathPoint], chosen: PathPoint | None = None) -> 
 
 
 def is_path(folder: Path) -> bool:
-    """Whether a folder is that of a path."""
+    """Whether a folder is a path folder."""
     return (folder / PATH).exists()
 
 
@@ -107,7 +107,7 @@ def write_path_page(folder: str | os.PathLike[str], *, out: str | os.PathLike[st
     figure = path_picture(points)
     with writing(where):
         figure.savefig(where / PICTURE, dpi=150)
-    caption = "Validation error against what a model costs; the knee is circled, and the numbers are the values."
+    caption = "Validation error against the cost of a model; the knee is circled, and the numbers are the values."
     parameter = {"C": "C", "max_kernels": "the number of kernels", "max_bytes": "bytes on a device"}[facts["parameter"]]
     page = render(
         "path.html",
@@ -122,5 +122,5 @@ def write_path_page(folder: str | os.PathLike[str], *, out: str | os.PathLike[st
 
 
 def _report_of(where: Path, point: PathPoint) -> str | None:
-    """The address of a model's own report, from the page of the path."""
+    """The link to the report of a model, from the page of the path."""
     return f"{quote(point.name)}/{REPORT}" if (where / point.name / REPORT).exists() else None

@@ -1,10 +1,10 @@
 """`train_path`: models of several sizes, each trained from the one before it.
 
-    Cs               from the smallest on: duals at their bound stay there, kernels and working samples stay
-    kernel_counts    from the largest on: each begins with the heaviest kernels of the one before, and exchanges them
+    Cs               from the smallest on: duals at their bound stay there, kernels and working samples are kept
+    kernel_counts    from the largest on: each starts with the largest weights of the one before, and exchanges kernels
 
-Models below several numbers of bytes on a device are trained each on its own (`path.device`). Otherwise data are
-prepared once, and kernels learned once. Every model has a certificate of its own over all candidate kernels.
+Models below several numbers of bytes on a device are trained separately (`path.device`). Otherwise, data are prepared
+once, and kernels are learned once. Every model has its own certificate over all candidate kernels.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from mllkm_scale.path.points import PathPoint, best_point, costs_of, knee_point
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.report.finalize import ReportFinalizer
 from mllkm_scale.run.checked_state import StateSizes, require_end
-from mllkm_scale.run.choice import learned_near_margin
 from mllkm_scale.run.folder import RunFolder
 from mllkm_scale.run.machines import COLD, Machines, Start, columns_of_machines
 from mllkm_scale.run.problem import Problem, build_problem
@@ -47,12 +46,13 @@ from mllkm_scale.run.progress.listeners import broadcast
 from mllkm_scale.run.result import TrainResult
 from mllkm_scale.run.session import Resources, listeners_of, planned_rows, seeded, working_threads
 from mllkm_scale.run.training import Training
+from mllkm_scale.run.tuning.choice import learned_near_margin
 from mllkm_scale.training import dask_executor
 
 if TYPE_CHECKING:
     from mllkm_scale.cluster import Client
 
-__all__ = ["VALIDATION_SHARE", "PathResult", "PathTraining", "in_words", "train_path"]
+__all__ = ["PathResult", "PathTraining", "in_words", "train_path"]
 
 VALIDATION_SHARE = 0.2
 
@@ -70,7 +70,7 @@ class PathResult:
         return knee_point(self.points)
 
     def best(self, below: str | Sequence[str] | None = None) -> PathPoint:
-        """The point of least validation error within limits such as "20us" per row, or "100kB"."""
+        """The point with the lowest validation error within limits such as "20us" per row, or "100kB"."""
         return best_point(self.points, parse_limits(below))
 
     def model(self, point: PathPoint) -> Model:
@@ -122,8 +122,8 @@ def train_path(
     resume, overwrite : bool
         Continue the path in `run_dir`, or replace it.
     calibrate : bool
-        Whether the models get a calibration, for which rows of `dataset` are held out once more. Without it, they have
-        no probabilities.
+        Whether the models get a calibration, for which rows of `dataset` are held out again. Without it, they have no
+        probabilities.
     **params
         The parameters of `MLLKMClassifier`, for all models; limits such as `max_rounds` apply to each model.
 
@@ -139,7 +139,9 @@ def train_path(
     """
     values, settings = path_values(Cs, kernel_counts, byte_counts), resolve(preset, **params)
     if validation is None and run_dir is not None:
-        raise ParameterError("validation=None: a path is chosen from by its errors: give rows, or a share of the data")
+        raise ParameterError(
+            "validation=None: models of a path are chosen by their errors: give rows, or a share of the data"
+        )
     with ExitStack() as stack:
         folder = None
         if run_dir is not None:
@@ -147,7 +149,7 @@ def train_path(
         resumed = folder if resume else None
         settings = seeded(settings, None if resumed is None else lambda: int(resumed.facts["seed"]))
         if isinstance(validation, float | int):
-            check(dataset)  # whole, so that rows are named by their numbers in it
+            check(dataset)  # before rows are selected, so that messages have the right row numbers
             dataset, validation = split(dataset, validation, int(settings.random_state or 0))
         automatic = Cs is None and (kernel_counts is None or settings.C == "auto")
         dataset = weigh(dataset, settings.class_weight, relative=automatic, budget_bytes=settings.budget_bytes).dataset
@@ -165,7 +167,7 @@ def train_path(
 
 
 class PathTraining:
-    """One path under way: its trainings in turn, on one problem and with one executor."""
+    """A path: its training runs one after the other, on one problem and with one executor."""
 
     def __init__(
         self,
@@ -213,13 +215,13 @@ class PathTraining:
         return PathResult(tuple(self.points), tuple(self.models))
 
     def settle(self, dataset: Dataset) -> None:
-        """Let settings compete that the parameters leave open; a path over C is over that of the winner."""
+        """Compare the settings that the parameters leave open; a path over C uses the best setting."""
         training = self.training(self.params, None)
         training.settle(dataset, resume=False)
         self.params = training.params
 
     def weighed(self, problem: Problem, dataset: Dataset) -> Problem:
-        """With learned kernels all models are weighed by MKL, and C is chosen once, if it is to be."""
+        """The problem for MKL on learned kernels; C is chosen once if it is "auto"."""
         self.params = replace(self.params, finish="mkl")
         if self.values.parameter == "C":
             return problem
@@ -230,13 +232,13 @@ class PathTraining:
         return replace(problem, C=C)
 
     def at(self, problem: Problem, value: float) -> Problem:
-        """The problem of a point: its C, and a fingerprint that stands for the points before it, too."""
+        """The problem of a point: its C, and a fingerprint that also identifies the points before it."""
         way = [*(point.name for point in self.points), f"{self.values.parameter}={value!r}"]
         digest = hashlib.blake2b(f"{problem.fingerprint};{';'.join(way)}".encode(), digest_size=16).hexdigest()
         return replace(problem, fingerprint=digest, C=value if self.values.parameter == "C" else problem.C)
 
     def go_on(self, dataset: Dataset, problem: Problem, value: float, start: Start) -> Start:
-        """Train the next point, or take it from the folder; its end is where the one after it begins."""
+        """Train the next point, or load it from the folder; return its end, from which the next point starts."""
         name, kind = f"{self.values.parameter}={value:g}", PaperState if self.params.strategy == "paper" else State
         signs = [problem.signs[:, columns] for columns in columns_of_machines(problem, self.params.multi_class)]
         sizes = [StateSizes.of(problem, own.shape[1]) for own in signs]
@@ -265,7 +267,7 @@ class PathTraining:
     def train(
         self, dataset: Dataset, problem: Problem, value: float, name: str, start: Start
     ) -> tuple[TrainResult, Machines, float]:
-        """A training of its own, in a run folder of its own."""
+        """A separate training run in its own run folder."""
         over_C = self.values.parameter == "C"
         params = replace(self.params, C=value) if over_C else replace(self.params, max_kernels=int(value))
         started = time.perf_counter()
@@ -281,7 +283,8 @@ class PathTraining:
         return result, training.machines, time.perf_counter() - started
 
     def training(self, params: Params, folder: RunFolder | None) -> Training:
-        """A training with these parameters, by the executor of the path; without a folder it is only a part of one."""
+        """A training run with these parameters and the executor of the path; without a folder, it is only used in
+        part."""
         tell = self.listener if folder is None else broadcast(self.shown, folder.record)
         training = Training(params, self.plan, self.threads, tell, folder, self.should_stop, self.finalizer, self.step)
         training.work_on(self.executor)
@@ -302,25 +305,25 @@ class PathTraining:
         )
 
     def poll(self) -> None:
-        """Called often while passes are under way."""
+        """Called often during passes."""
         if self.should_stop is not None and self.should_stop():
             raise InterruptedTraining("the path was interrupted: its models so far are kept")
 
 
 def _error(evaluation: Evaluation) -> float:
-    """By the weights of the rows, where they have some."""
+    """The error, weighted if the rows have weights."""
     return evaluation.error if evaluation.weighted_error is None else evaluation.weighted_error
 
 
 def _kind(values: PathValues) -> type[PathTraining]:
     if values.parameter != "max_bytes":
         return PathTraining
-    from mllkm_scale.path.device import DevicePath  # a path itself
+    from mllkm_scale.path.device import DevicePath  # imported here because it imports this module
 
     return DevicePath
 
 
 def in_words(point: PathPoint) -> str:
-    """A point, for a message."""
+    """A description of a point, for a message."""
     error = "" if point.error != point.error else f"error {percent(point.error)}, "
     return f"{point.name}: {error}kernels {point.n_kernels:,}, {point.cost}, gap {percent(point.gap)}"

@@ -1,7 +1,7 @@
-"""The settings that "auto" stands for: which candidates there are, in which metric, and how they are regularised.
+"""The settings among which "auto" chooses: candidates, metric and regularisation.
 
-Candidates are learned, or are all samples. Several settings compete on held-out rows (`selection`), unless there are
-hardly any rows, or the parameters leave no choice.
+Candidates are learned, or are all samples. Several settings are compared on held-out rows (`selection`), unless there
+are very few rows, or the parameters leave no choice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __all__ = [
     "FOLD_ROWS",
     "LEAST_ROWS",
     "MOST_ROWS",
+    "RIDGES",
     "TRIED_AT_ONCE",
     "contenders",
     "may_be_learned",
@@ -24,38 +25,39 @@ __all__ = [
 ]
 
 LEAST_ROWS = 50
-"""With fewer rows nothing is learned, and nothing held out: all samples are anchors."""
+"""With fewer rows, no kernels are learned and no rows are held out: all samples are anchors."""
 
 FEW_ROWS = 2000
-"""Up to so many rows every row is held out once; with more, a third of them is."""
+"""Up to this number of rows, every row is held out once; with more rows, a third of them is held out."""
 
 GRID_ROWS = 8000
-"""Up to so many rows all samples compete with learned anchors."""
+"""Up to this number of rows, all samples as anchors compete with learned anchors."""
 
 FOLD_ROWS = 20_000
-"""Up to so many rows learned machines are judged by folds; with more, by rows held out from the descent."""
+"""Up to this number of rows, learned machines are compared on folds; with more rows, on rows held out from the
+descent."""
 
 MOST_ROWS = 2000
-"""Rows that a contender is trained on where they are more, and rows that are then held out, at most."""
+"""Largest number of rows on which a contender is trained, and of rows that are held out for it."""
 
 TRIED_AT_ONCE = 4
-"""Settings that are tried at the same time, at most, each in a thread of its own; fewer where the budget is small."""
+"""Largest number of settings that are tried at the same time, each in its own thread; fewer if the budget is small."""
 
 RIDGES = (0.1, 8.0, 128.0)
-"""Of learned kernels, from the one that suits clean data to the one that suits noise."""
+"""Ridges of learned kernels, from one for clean data to one for noisy data."""
 
 LEARNED_C, WIDE_C, SAMPLES_C = 10.0, 300.0, 30.0
-"""Of learned kernels that MKL weighs, and of all samples as anchors with wide bumps and with bumps of all widths."""
+"""C for learned kernels with MKL, and for all samples as anchors with wide bumps and with bumps of all widths."""
 
 C_PER_OUTPUT = 3.0
-"""Of all samples with bumps of all widths where rows are few: one of K classes has but a K-th of the rows."""
+"""C per output for all samples with bumps of all widths and few rows: a class has only 1 / K of the rows."""
 
 
 def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
-    """Settings that fill what the parameters leave open for so many rows; the first is what is taken unseen.
+    """Settings for what the parameters leave open, with this number of rows; the first is used if none can be tried.
 
-    Learned kernels with a few ridges, and all samples as anchors. With few rows settings are unlike each other
-    (`_with_few_rows`), all samples also have wide bumps, and it is settled whether MKL weighs the learned kernels.
+    Learned kernels with a few ridges, and all samples as anchors. With few rows, the settings differ more
+    (`_with_few_rows`), all samples also have wide bumps, and the comparison decides whether MKL follows the descent.
     """
     few, free = LEAST_ROWS <= n_rows <= FEW_ROWS, params.C == "auto"
     learned, samples = [], []
@@ -83,10 +85,10 @@ def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
 
 
 def _with_few_rows(kind: Params, params: Params) -> list[Params]:
-    """Learned kernels of different freedom: with a metric, with features as they are, and nearly straight.
+    """Learned kernels of different flexibility: with a metric, without a metric, and with a nearly straight boundary.
 
-    A few hundred rows overfit a metric, and the more so with quantile columns beside the features. With little ridge,
-    MKL is what regularises.
+    With a few hundred rows, a metric overfits, above all with additional quantile columns. With a small ridge, MKL
+    regularises the machine.
     """
     little, middle, much = RIDGES
     settles = params.C == "auto" and params.finish == "auto" and params.local_bias != 0
@@ -114,7 +116,7 @@ def _automatic(gammas: object) -> bool:
 
 
 def may_be_learned(params: Params, n_rows: int) -> bool:
-    """Whether kernels may be learned: not where scales are given, or where a machine has no local biases."""
+    """Whether kernels may be learned: not if scales are given, or if a machine has no local biases."""
     if not _open(params):
         return anchor_spec(params.anchors).learned
     if params.finish == "none":
@@ -124,7 +126,7 @@ def may_be_learned(params: Params, n_rows: int) -> bool:
 
 
 def may_be_samples(params: Params, n_rows: int) -> bool:
-    """Whether candidates may be those of a grid: all samples, or the anchors that were asked for."""
+    """Whether candidates may be those of a grid: on all samples, or on the given anchors."""
     if not _open(params):
         return not anchor_spec(params.anchors).learned
     if not may_be_learned(params, n_rows):

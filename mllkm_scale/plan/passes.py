@@ -1,7 +1,7 @@
-"""What the passes over all samples and all kernels hold in memory, here and in a dask worker: arithmetic over sizes.
+"""Memory of the passes over all samples and all kernels, in this process and in a dask worker, computed from sizes.
 
-They are done in turn, so that the largest of them counts. How many support vectors and active kernels there will be is
-not known before the training: it is as many as were seen on real data.
+The passes run one after the other, so the largest of them counts. The numbers of support vectors and active kernels are
+not known before training; they are estimated from runs on real data.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from mllkm_scale.scan.work import block_bytes, block_height, component_block_byt
 __all__ = [
     "EXPECTED_KERNELS",
     "WORKER_BASE_BYTES",
-    "blocks_bytes",
     "chunk_bytes",
-    "coefficient_bytes",
     "expected_kernels",
-    "expected_support",
     "finishing_bytes",
     "learning_bytes",
     "preparing_bytes",
     "scan_bytes",
-    "scanned_bytes",
     "selecting_bytes",
     "support_bytes_within",
     "worker_rows",
 ]
 
 EXPECTED_KERNELS = 500
-FOLDS, FOLD_FEATURE_BYTES = 3, 150  # that calibrate, and what each holds of a feature: as measured on 5 rows of 200,000
-LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are held in memory in any case
+FOLDS, FOLD_FEATURE_BYTES = (
+    3,
+    150,
+)  # for the calibration, and the memory of each per feature, as measured on 5 rows of 200,000 features
+LEAST_SUPPORT_BYTES = 16_000_000  # of support rows are always held in memory
 
 WORKER_BASE_BYTES = 320_000_000
-"""Interpreter, libraries and compiled functions of a dask worker, as measured; so too what a main program imports."""
+"""Memory of the interpreter, libraries and compiled functions of a dask worker, and of what a main program imports, as
+measured."""
 
 
 def expected_kernels(sizes: Sizes) -> int:
-    """Active kernels: no more than there are candidates, or support vectors of all classes, whom they serve."""
-    return min(EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas, expected_support(sizes) * sizes.n_outputs)
+    """Expected number of active kernels: at most that of candidates, and that of support vectors of all classes."""
+    return min(EXPECTED_KERNELS, sizes.n_anchors * sizes.n_gammas, _expected_support(sizes) * sizes.n_outputs)
 
 
-def expected_support(sizes: Sizes) -> int:
-    """Support vectors, at most; of a machine that is left as it was learned, the rows near its margin."""
+def _expected_support(sizes: Sizes) -> int:
+    """Largest number of support vectors; for a learned machine without MKL, the rows near its margin."""
     if sizes.as_learned:
         return sizes.near_rows
     return min(sizes.n_rows, 400 + sizes.n_rows // 2)
 
 
 def chunk_bytes(sizes: Sizes) -> int:
-    """A chunk as read, scaled and centred."""
+    """Bytes of a chunk as read, scaled and centred."""
     rows = min(default_chunk_rows(sizes.n_features_in), sizes.n_rows)
     return 8 * rows * (sizes.n_features_in + 2 * max(sizes.width, sizes.n_features_in))
 
@@ -91,7 +91,7 @@ def learning_bytes(sizes: Sizes) -> int:
 
 
 def selecting_bytes(sizes: Sizes) -> int:
-    """A setting that competes with others: a descent, and the rows that it has and has not."""
+    """Bytes to try a setting: a descent, its training rows and its held-out rows."""
     if not sizes.n_tried:
         return 0
     rows = 2 * sizes.n_tried * max(sizes.width, sizes.n_unmapped)
@@ -100,17 +100,17 @@ def selecting_bytes(sizes: Sizes) -> int:
 
 
 def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BYTES) -> int:
-    """The largest of what the passes take in turn, beside the support that a round keeps.
+    """The largest memory of a pass, besides the support that a round keeps.
 
     Rows of the support take `support_bytes` at most, with their tables if the kernels are component-wise.
     """
-    n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
+    n_support, d, K = _expected_support(sizes), sizes.n_features, sizes.n_outputs
     gathered = min(n_support * d * sizes.itemsize, support_bytes)
     kept = gathered + n_support * (K * 16 + 8)
-    scanned = scanned_bytes(sizes, support_bytes)
+    scanned = _scanned_bytes(sizes, support_bytes)
     passes = max(
         gathered + scanned,
-        scanned + blocks_bytes(sizes, threads, support_bytes),
+        scanned + _blocks_bytes(sizes, threads, support_bytes),
         gathered + _evaluating_bytes(sizes, threads),
         _comparing_bytes(sizes, threads),
         _deciding_bytes(sizes, threads),
@@ -119,15 +119,15 @@ def scan_bytes(sizes: Sizes, threads: int, support_bytes: int = LEAST_SUPPORT_BY
 
 
 def finishing_bytes(sizes: Sizes) -> int:
-    """What is made for a model of any kernels: its profile, as it is and as it is written, and the folds before it.
-
-    It counts where there are few rows of many features.
+    """Bytes to finish a model: its profile, in memory and as it is written, and the folds before it. They matter with
+    few rows of many features.
     """
     return sizes.n_features * (2 * 8 * LEVELS + FOLDS * FOLD_FEATURE_BYTES)
 
 
 def support_bytes_within(sizes: Sizes, inner_bytes: int) -> int:
-    """A third of what the scan leaves: there are rows of the round, rows gathered for a scan, and rows scanned."""
+    """A third of what the scan leaves free: for the rows of the round, the rows gathered for a scan, and the scanned
+    rows."""
     return max(LEAST_SUPPORT_BYTES, (inner_bytes - scan_bytes(sizes, sizes.threads, 0)) // 3)
 
 
@@ -145,7 +145,7 @@ def _evaluating_bytes(sizes: Sizes, threads: int) -> int:
 
 
 def _comparing_bytes(sizes: Sizes, threads: int) -> int:
-    """Responses of candidates, as they are and normalised."""
+    """Responses of candidates, raw and normalised."""
     candidates = min(Settings().n_candidates(sizes.n_outputs), sizes.n_anchors)
     witnesses = min(Settings().n_witnesses(sizes.n_outputs), sizes.n_rows) * sizes.n_outputs
     return _evaluating_bytes(sizes, threads) + 8 * 2 * candidates * witnesses
@@ -154,7 +154,7 @@ def _comparing_bytes(sizes: Sizes, threads: int) -> int:
 def _deciding_bytes(sizes: Sizes, threads: int) -> int:
     """The coefficients, and the sums of rows in each thread."""
     d, K, kernels = sizes.n_features, sizes.n_outputs, expected_kernels(sizes)
-    coefficients = coefficient_bytes(sizes)
+    coefficients = _coefficient_bytes(sizes)
     decided = 0 if sizes.as_learned else 8 * K * sizes.n_rows
     if sizes.componentwise:
         return coefficients + threads * 4 * FEATURE_BLOCK_BYTES
@@ -162,8 +162,8 @@ def _deciding_bytes(sizes: Sizes, threads: int) -> int:
     return coefficients + threads * 8 * rows * (K * (d + 1) + 3 * kernels + 2 * d) + decided
 
 
-def coefficient_bytes(sizes: Sizes) -> int:
-    """Coefficients and anchors of the active kernels, as they are and laid out."""
+def _coefficient_bytes(sizes: Sizes) -> int:
+    """Coefficients and anchors of the active kernels, in two layouts."""
     return 8 * expected_kernels(sizes) * 2 * (sizes.n_outputs * (sizes.n_features + 1) + sizes.n_features)
 
 
@@ -174,41 +174,42 @@ def _normalising_bytes(sizes: Sizes, threads: int) -> int:
     return rows * sizes.n_features * (8 + sizes.itemsize) + threads * block
 
 
-def scanned_bytes(sizes: Sizes, support_bytes: int) -> int:
-    """The support as it is scanned: its rows, with the tables of component-wise kernels; or what is not in a file."""
-    rows = expected_support(sizes) * sizes.n_features * sizes.scan_itemsize
+def _scanned_bytes(sizes: Sizes, support_bytes: int) -> int:
+    """The support for a scan: its rows, with the tables of component-wise kernels; or the part that is not in a
+    file."""
+    rows = _expected_support(sizes) * sizes.n_features * sizes.scan_itemsize
     if not sizes.componentwise:
         return min(rows, support_bytes)
     whole = rows + component_bytes(*_component_sizes(sizes))
     return whole if whole <= support_bytes else 0
 
 
-def blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
-    """What is made of the support and the anchors to scan in so many threads."""
+def _blocks_bytes(sizes: Sizes, threads: int, support_bytes: int) -> int:
+    """Blocks of the support and of the anchors, for a scan with this number of threads."""
     d, K = sizes.n_features, sizes.n_outputs
     if not sizes.componentwise:
         n_blocks = -(-sizes.n_anchors // block_height(d, K, sizes.n_gammas))
-        block = block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize, expected_support(sizes), sizes.n_anchors)
+        block = block_bytes(d, K, sizes.n_gammas, sizes.scan_itemsize, _expected_support(sizes), sizes.n_anchors)
         return min(threads, n_blocks) * block
-    if scanned_bytes(sizes, support_bytes):
+    if _scanned_bytes(sizes, support_bytes):
         return threads * component_block_bytes(d, K, sizes.n_gammas)
     return threads * component_walk_bytes(sizes.n_anchors, *_component_sizes(sizes))
 
 
 def _component_sizes(sizes: Sizes) -> tuple[int, int, int, MapName, int]:
-    return expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas
+    return _expected_support(sizes), sizes.n_features, sizes.n_outputs, sizes.map, sizes.n_gammas
 
 
 def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[str, int, str], ...]:
-    """A worker keeps what was shared last of each kind, and does one range of a pass in each thread."""
-    n_support, d, K = expected_support(sizes), sizes.n_features, sizes.n_outputs
+    """A worker keeps the last shared value of each kind, and runs one range of a pass in each thread."""
+    n_support, d, K = _expected_support(sizes), sizes.n_features, sizes.n_outputs
     kernels = expected_kernels(sizes)
     read_bytes = min(n_support * d * 8, support_bytes)
-    rows_bytes = read_bytes + max(read_bytes, scanned_bytes(sizes, support_bytes))
+    rows_bytes = read_bytes + max(read_bytes, _scanned_bytes(sizes, support_bytes))
     reference = min(REFERENCE_ROWS, sizes.n_rows) * d * 8
     features = ROW_BLOCK * kernels * (4 if not sizes.componentwise else 4 * (d + 1)) * 8
     tasks = max(
-        blocks_bytes(sizes, threads, support_bytes),
+        _blocks_bytes(sizes, threads, support_bytes),
         threads * (min(features, 64 << 20) + 3 * chunk_bytes(sizes)),
         threads * preparing_bytes(sizes, 1),
         threads * ((64 << 20) if sizes.componentwise else (16 << 20)),
@@ -218,7 +219,7 @@ def worker_rows(sizes: Sizes, threads: int, support_bytes: int) -> tuple[tuple[s
         ("reading", sizes.read_bytes, ""),
         ("kernel scales", sizes.n_anchors * sizes.n_gammas * 8, f"{sizes.n_anchors} x {sizes.n_gammas} kernels"),
         ("support", rows_bytes + n_support * K * 8, f"at most {n_support} support vectors"),
-        ("reference rows and local predictors", reference + coefficient_bytes(sizes), f"{kernels} kernels"),
+        ("reference rows and local predictors", reference + _coefficient_bytes(sizes), f"{kernels} kernels"),
         ("ranges under way", tasks, f"{threads} thread{'s' * (threads > 1)}"),
     ]
     rows.append(("reserve", sum(size for _, size, _ in rows[1:]) // 10, "for the allocator"))

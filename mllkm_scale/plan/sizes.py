@@ -1,4 +1,5 @@
-"""The sizes of a problem, of which the plan is a function: of the data set, and of what the parameters make of it."""
+"""The sizes of a problem: those of the data set, and those that follow from the parameters. The plan is a function of
+them."""
 
 from __future__ import annotations
 
@@ -22,23 +23,23 @@ from mllkm_scale.plan.contenders import MOST_ROWS, contenders, may_be_learned, m
 from mllkm_scale.plan.device import judging_bytes
 from mllkm_scale.scan.work import scan_dtype
 
-__all__ = ["DEAR_FLOPS", "NEAR_ROW_BYTES", "ROUNDS", "Sizes", "expected_working", "mkl_flops", "sizes_of"]
+__all__ = ["MOST_MKL_FLOPS", "NEAR_ROW_BYTES", "ROUNDS", "Sizes", "expected_working", "mkl_flops", "sizes_of"]
 
-DEAR_FLOPS = 5e10
-"""Multiply-adds of all solving, above which MKL is too dear for `finish="auto"`: about ten seconds."""
+MOST_MKL_FLOPS = 5e10
+"""Multiply-adds of solving above which `finish="auto"` leaves out MKL: about ten seconds."""
 
 ROUNDS = 8
-"""Rounds that a training takes, about."""
+"""Typical number of rounds of a training run."""
 
 NEAR_ROW_BYTES = 48
-"""Of an output of a row near the margin: margins, duals, and signed duals, and copies of them under way."""
+"""Bytes per output of a row near the margin: margins, duals and signed duals, and copies of them during a pass."""
 
 _NEAR_ROWS, _NEAR_BYTES = 2**19, 2.5e8
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the plan is a function of."""
+    """The arguments of the plan."""
 
     n_rows: int
     n_features_in: int
@@ -49,35 +50,35 @@ class Sizes:
     n_gammas: int
     componentwise: bool
     threads: int
-    read_bytes: int = 0  # that reading a chunk takes beside the chunk
+    read_bytes: int = 0  # for reading a chunk, besides the chunk itself
     projected: bool = False  # whether principal components are taken
     map: MapName = "gaussian"
-    scan_itemsize: int = 4  # of the support as it is scanned
+    scan_itemsize: int = 4  # of the support in a scan
     n_columns: int = 0  # after the scaling and before the projection, at most; 0 for as many as features
     sketched: bool = False  # whether quantiles are taken
     n_learned: int = 0  # kernels that are learned
     n_signs: int = 1  # columns of signs for which they are learned
     n_unmapped: int = 0  # features before the metric, where kernels are learned
     metric: Metric = None
-    held_bytes: int = 0  # of rows that were reduced, and of what reduces them
+    held_bytes: int = 0  # of reduced rows, and of the reduction
     weighted: bool = False  # whether rows have weights
-    n_tried: int = 0  # rows on which a setting is trained that competes with others
-    judging_bytes: int = 0  # of a machine for a device that competes with others, in integers
-    as_learned: bool = False  # whether it is sure that MKL does not weigh the learned kernels
+    n_tried: int = 0  # rows on which a contender is trained
+    judging_bytes: int = 0  # for the evaluation of a contender for a device, in integers
+    as_learned: bool = False  # whether MKL is certainly left out
 
     @property
     def near_rows(self) -> int:
-        """Rows near the margin that D of a learned machine is taken from, at most: more of them hardly raise it."""
+        """Largest number of rows near the margin for D of a learned machine: more rows hardly raise D."""
         return min(self.n_rows, _NEAR_ROWS, int(_NEAR_BYTES / (NEAR_ROW_BYTES * self.n_signs)))
 
     @property
     def mkl_flops(self) -> float:
-        """Multiply-adds of all solving for the learned kernels, about."""
+        """Approximate multiply-adds of MKL on the learned kernels."""
         return mkl_flops(self.n_rows, self.n_signs, self.n_learned, self.n_features, self.componentwise)
 
     @property
     def width(self) -> int:
-        """Features of a row after the scaling, at most."""
+        """Largest number of features of a row after the scaling."""
         return self.n_columns or self.n_features_in
 
 
@@ -128,16 +129,16 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         held_bytes=dataset.held_bytes,
     )
     settled = params.finish == "none" or (params.finish == "auto" and params.local_bias != 0)
-    dear = params.finish == "none" or sizes.mkl_flops > DEAR_FLOPS
-    return replace(sizes, as_learned=learns and not grid and settled and dear)
+    costly = params.finish == "none" or sizes.mkl_flops > MOST_MKL_FLOPS
+    return replace(sizes, as_learned=learns and not grid and settled and costly)
 
 
 def mkl_flops(n_rows: int, n_outputs: int, n_kernels: int, n_features: int, componentwise: bool) -> float:
-    """Multiply-adds of all solving for learned kernels, about, with working sets as large as they are expected."""
+    """Approximate multiply-adds of MKL on learned kernels, with working sets of the expected sizes."""
     working = [expected_working(n_rows, n_outputs)] * n_outputs
     return ROUNDS * inner_flops(InnerSizes(working, n_kernels, n_features, componentwise), "dense")
 
 
 def expected_working(n_rows: int, n_outputs: int) -> int:
-    """Working samples of a class, as they were seen on real data."""
+    """Expected number of working samples of a class, from runs on real data."""
     return min(n_rows, 200 + n_rows // (8 if n_outputs == 1 else 20))

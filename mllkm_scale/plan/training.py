@@ -36,15 +36,15 @@ from mllkm_scale.plan.sizes import NEAR_ROW_BYTES, Sizes, expected_working, size
 __all__ = ["BASE_BYTES", "Plan", "make_plan", "plan_for", "rows_as_dicts"]
 
 BASE_BYTES = 310_000_000
-"""Interpreter, libraries and compiled functions of a training from HDF5: 185 to 215 MB as measured, and room for pages
-of libraries that some systems map beside those that are used: where these were just installed, up to 70 MB more.
+"""Interpreter, libraries and compiled functions of a training run from HDF5: 185 to 215 MB as measured, plus up to 70
+MB for pages of libraries that are mapped but not used, just after an installation.
 
-With dask's client it is no more, for the functions of the passes are then compiled in the workers.
+It is not more with a client of dask, because the functions of the passes are then compiled in the workers.
 """
 
-_PLANNED_THREADS = 2  # for which it is decided whether the data are kept in memory: not those of this machine
+_PLANNED_THREADS = 2  # assumed in deciding whether the data are kept in memory, on any machine
 
-_FEW_LABELS = 1_000_000  # which take some megabytes
+_FEW_LABELS = 1_000_000  # they take some megabytes
 
 _LEAST_STORE_BYTES = 24_000_000
 
@@ -81,12 +81,12 @@ class Plan:
 
     @property
     def tried_at_once(self) -> int:
-        """Settings that compete at the same time, at most: as many as fit, and one in any case."""
+        """Largest number of settings that are tried at the same time: as many as fit, and at least one."""
         return min(TRIED_AT_ONCE, max(1, self.inner_bytes // max(1, selecting_bytes(self.sizes))))
 
     @property
     def near_rows(self) -> int:
-        """Rows near the margin from which D of a learned machine is taken, at most."""
+        """Largest number of rows near the margin for D of a learned machine."""
         return self.sizes.near_rows
 
     @property
@@ -149,7 +149,7 @@ def make_plan(dataset: Dataset, params: Params, held_bytes: int = 0) -> Plan:
 
 
 def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, scratch_dir: str | None = None) -> Plan:
-    """The plan for these sizes, or a BudgetError that names the least budget that works.
+    """The plan for these sizes, or a BudgetError that names the smallest budget that works.
 
     What is left for the inner problem decides its form, and so the bits. It depends on sizes and budget, not on the
     number of threads or workers.
@@ -192,7 +192,7 @@ def plan_for(sizes: Sizes, budget_bytes: int, *, base_bytes: int = BASE_BYTES, s
 
 
 def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
-    """What is held from the beginning to the end, whatever is solved."""
+    """Memory that is held from beginning to end, for any inner problem."""
     n = sizes.n_rows
     chunk_rows = min(default_chunk_rows(sizes.n_features_in), n)
     weights = [("weights of the samples", n * WEIGHT_BYTES, f"{n} samples")] if sizes.weighted else []
@@ -212,7 +212,7 @@ def _fixed(sizes: Sizes, base_bytes: int) -> list[tuple[str, int, str]]:
 
 
 def _samples(sizes: Sizes) -> tuple[str, int, str]:
-    """What is held of every sample: of a machine that is left as it was learned, labels and signs alone."""
+    """Memory per sample; for a learned machine without MKL, only labels and signs."""
     n, K = sizes.n_rows, sizes.n_outputs
     if not sizes.as_learned:
         return "duals, signs and margins", n * (K * 73 + 9), f"{n} samples x {K} outputs"
@@ -222,9 +222,10 @@ def _samples(sizes: Sizes) -> tuple[str, int, str]:
 
 
 def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
-    """Refuse, before any label is read, rows that two classes alone would make too many: a file may declare any number.
+    """Refuse, before any label is read, too many rows for even two classes: a file may declare any number.
 
-    More classes take more. Few labels are read all the same: then the plan names the budget that works.
+    More classes need more memory. Small numbers of labels are read first, and the plan then names the budget that
+    works.
     """
     if sizes.n_rows <= _FEW_LABELS:
         return
@@ -237,7 +238,8 @@ def _require_room(sizes: Sizes, budget_bytes: int, base_bytes: int) -> None:
 
 
 def _expected(sizes: Sizes, kernels: int = EXPECTED_KERNELS) -> InnerSizes:
-    """Working sets as they were seen on real data: a few hundred samples and an eighth of all, or less a class."""
+    """Working sets as expected from runs on real data: per class, at most a few hundred samples and an eighth of all
+    samples."""
     working = expected_working(sizes.n_rows, sizes.n_outputs)
     kernels = min(kernels, expected_kernels(sizes))
     return InnerSizes([working] * sizes.n_outputs, kernels, sizes.n_features, sizes.componentwise, sizes.itemsize)

@@ -1,4 +1,4 @@
-"""The report of a run, made from its folder alone: one HTML file with its pictures in it."""
+"""The report of a run, made from its folder only: one HTML file that includes its pictures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Several runs side by side on one page: a table of what differs, and pictures of all runs in one.
+"""A page that compares several runs: a table of differences, and pictures with all runs.
 
-The pictures show gaps, or prequential errors, over time, and the error against the cost of a row.
+The pictures show gaps or prequential errors over time, and the error against the cost of a row.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from mllkm_scale.report.regions import class_colours
 from mllkm_scale.report.run_files import Run, read_run
 from mllkm_scale.report.style import styled
 
-__all__ = ["comparison_pictures", "write_comparison"]
+__all__ = ["write_comparison"]
 
 MOST_LABELS = 12
 UNKNOWN = "–"
 
 
-def comparison_pictures(
+def _comparison_pictures(
     runs: Sequence[Run], names: Sequence[str], facts: Sequence[Description | None]
 ) -> list[Picture]:
-    """Those that the runs have the numbers for."""
+    """The pictures for which the runs have data."""
     pictures = []
     if any(run.rounds for run in runs):
         pictures.append(_gaps(runs, names))
@@ -68,7 +68,7 @@ def _gaps(runs: Sequence[Run], names: Sequence[str]) -> Picture:
     axes.set_ylabel("proved gap")
     if len(runs) <= MOST_LABELS:
         axes.legend()
-    return embedded(figure, f"Gap over time of {len(runs)} runs", "The proved duality gap of each run over its time.")
+    return embedded(figure, f"Gap over time of {len(runs)} runs", "The certified duality gap of each run over time.")
 
 
 @styled
@@ -82,7 +82,7 @@ def _prequential_errors(runs: Sequence[Run], names: Sequence[str]) -> Picture:
     axes.set(xlabel="samples", ylabel="prequential error, %", ylim=(0, None))
     if len(runs) <= MOST_LABELS:
         axes.legend()
-    caption = "The share of samples that each stream predicted wrongly before it learned them."
+    caption = "The share of samples that each stream misclassified before it learned them."
     return embedded(figure, f"Prequential error of {len(runs)} runs", caption)
 
 
@@ -102,13 +102,13 @@ def _costs(runs: Sequence[Run], names: Sequence[str], facts: Sequence[Descriptio
     axes.margins(0.18)
     log_axis(axes, "x")
     axes.set_ylim(bottom=0)
-    caption = "What a prediction costs, and how often it is wrong: to the left and below is better."
+    caption = "Cost and error of predictions. Models further to the left are cheaper, and lower ones are more accurate."
     return embedded(figure, f"Test error against cost of {len(runs)} runs", caption)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table: a cell a run, and whether they differ."""
+    """A row of the table: one cell per run, and whether they differ."""
 
     name: str
     cells: tuple[str, ...]
@@ -116,7 +116,7 @@ class Line:
 
     @property
     def differs(self) -> bool:
-        """Whether the runs are not all the same here."""
+        """Whether the runs differ in this row."""
         return len(set(self.cells)) > 1
 
 
@@ -161,20 +161,20 @@ def write_comparison(
         names=names,
         lines=_lines(runs, facts),
         parameters=_parameters(runs),
-        pictures=comparison_pictures(runs, names, facts),
+        pictures=_comparison_pictures(runs, names, facts),
         version=__version__,
     )
     return write_page(Path(out), page)
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    """The folders' names; with more of the path where two are called alike."""
+    """The names of the folders, with more of the path if two names are equal."""
     counts = Counter(run.name for run in runs)
     return [run.name if counts[run.name] == 1 else str(run.path) for run in runs]
 
 
 def _lines(runs: Sequence[Run], facts: Sequence[Description | None]) -> list[Line]:
-    """What is known of at least one run."""
+    """The rows for which at least one run has a value."""
 
     def of_run(tell: Callable[[Run], str | None]) -> tuple[str, ...]:
         return tuple(tell(run) or UNKNOWN for run in runs)
@@ -222,7 +222,7 @@ def _bound(run: Run, which: str) -> str | None:
 
 
 def _parameters(runs: Sequence[Run]) -> list[Line]:
-    """The parameters that are not the same in all runs."""
+    """The parameters that differ between the runs."""
     names = dict.fromkeys(name for run in runs for name in run.parameters)
     lines = [
         Line(name, tuple(shown(run.parameters[name]) if name in run.parameters else UNKNOWN for run in runs), code=True)

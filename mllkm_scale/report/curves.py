@@ -1,7 +1,8 @@
-"""Curves over the course of a run: rounds of a training, samples of a stream, and the memory of both.
+"""Curves over the course of a run: rounds of a training run, samples of a stream, and the memory of both.
 
-A training shows its bounds and gap, kernels and samples, and where the time went. A stream shows its prequential
-error, what it keeps, and how fast it went. The memory is shown as planned, as measured, and beside the budget.
+For a training run, the curves show bounds and gap, kernels and samples, and the use of time. For a stream, they show
+the prequential error, the kept samples and kernels, and the speed. Planned and measured memory are shown beside the
+budget.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MOST_BARS = 60  # that can be distinguished
 
 
 def stream_pictures(reports: Sequence[Streamed]) -> list[Picture]:
-    """Error, kernels, samples kept, and samples a second, over the samples that have come."""
+    """Error, kernels, kept samples, and samples per second, over the samples that have arrived."""
     kept = [reports[i] for i in thinned(len(reports))]
     return [_stream_error(kept), _stream_kernels(kept), _stream_samples(kept), _stream_rate(kept)]
 
@@ -43,10 +44,10 @@ def _stream_error(reports: Sequence[Streamed]) -> Picture:
     figure, axes = canvas()
     numbers = [report.number for report in reports]
     axes.plot(numbers, [100 * report.recent_error for report in reports], color=GREY, lw=0.8, label="of the latest")
-    axes.plot(numbers, [100 * report.error for report in reports], color=BLUE, label="of all so far")
+    axes.plot(numbers, [100 * report.error for report in reports], color=BLUE, label="of all samples so far")
     axes.set(xlabel="samples", ylabel="prequential error, %", ylim=(0, None))
     axes.legend()
-    caption = "The share of samples that were predicted wrongly before they were learned."
+    caption = "The share of samples that were misclassified before they were learned."
     return embedded(
         figure, f"Prequential error over samples, {100 * reports[-1].error:.2f} % of all in the end", caption
     )
@@ -61,7 +62,7 @@ def _stream_kernels(reports: Sequence[Streamed]) -> Picture:
     axes.plot(numbers, [report.n_kernels for report in reports], color=BLUE, label="active")
     axes.set(xlabel="samples", ylabel="kernels", ylim=(0, None))
     axes.legend()
-    caption = "Kernels that came in, went out, and are there."
+    caption = "Kernels that were inserted, that were dropped, and that are active."
     return embedded(figure, f"Kernels over samples, {reports[-1].n_kernels} active in the end", caption)
 
 
@@ -73,7 +74,7 @@ def _stream_samples(reports: Sequence[Streamed]) -> Picture:
     axes.plot(numbers, [report.n_support for report in reports], color=BLUE, label="of these, support vectors")
     axes.set(xlabel="samples", ylabel="samples kept", ylim=(0, None))
     axes.legend()
-    caption = f"Samples that are still remembered; {reports[-1].forgotten:,} were forgotten."
+    caption = f"Samples that are kept;  {reports[-1].forgotten:,} were forgotten."
     return embedded(figure, f"Samples kept over samples, {reports[-1].n_kept} in the end", caption)
 
 
@@ -81,13 +82,13 @@ def _stream_samples(reports: Sequence[Streamed]) -> Picture:
 def _stream_rate(reports: Sequence[Streamed]) -> Picture:
     figure, axes = canvas()
     axes.plot([report.number for report in reports], [report.samples_per_s for report in reports], color=BLUE)
-    axes.set(xlabel="samples", ylabel="samples a second", ylim=(0, None))
-    caption = "Samples a second since the stream began, waiting for them included."
-    return embedded(figure, f"Samples a second, {reports[-1].samples_per_s:.3g} in the end", caption)
+    axes.set(xlabel="samples", ylabel="samples per second", ylim=(0, None))
+    caption = "Samples per second since the stream began, including the time of waiting for samples."
+    return embedded(figure, f"Samples per second, {reports[-1].samples_per_s:.3g} in the end", caption)
 
 
 def plan_rows(plan: Record) -> list[tuple[str, int, str]]:
-    """What, bytes and note of each row of plan.json."""
+    """Name, bytes and note of each row of plan.json."""
     rows: Any = plan.get("rows")
     if not isinstance(rows, list):
         return []
@@ -95,7 +96,7 @@ def plan_rows(plan: Record) -> list[tuple[str, int, str]]:
 
 
 def memory_pictures(run: Run) -> list[Picture]:
-    """The plan against the measured peak, and the memory over time; each where its file is there."""
+    """The plan and the measured peak, and the memory over time, if their files exist."""
     rows, budget_bytes = plan_rows(run.plan), run.budget_bytes
     pictures = [] if not rows or budget_bytes is None else [_plan(rows, budget_bytes, run.peak_bytes)]
     events: Sequence[Round] | Sequence[Streamed] = run.rounds or run.reports
@@ -121,8 +122,8 @@ def _plan(rows: Sequence[tuple[str, int, str]], budget_bytes: int, peak_bytes: i
     axes.set(xlabel="MB", ylim=(-0.6, 1.7), xlim=(0, 1.06 * max(left, budget_bytes / MB, (peak_bytes or 0) / MB)))
     axes.grid(False, axis="y")
     figure.legend(loc="outside lower center", ncols=2, fontsize=6.5)
-    measured = "" if peak_bytes is None else f"; {format_bytes(peak_bytes)} at most were measured"
-    caption = f"Where the plan puts the {format_bytes(budget_bytes)} of the budget{measured}."
+    measured = "" if peak_bytes is None else f"; the measured peak is {format_bytes(peak_bytes)}"
+    caption = f"The planned use of the budget of {format_bytes(budget_bytes)}{measured}."
     return embedded(figure, caption, caption)
 
 
@@ -142,9 +143,10 @@ def _over_time(events: Sequence[Round] | Sequence[Streamed]) -> Picture:
 
 
 def training_pictures(rounds: Sequence[Round], tol: float | None, in_turn: bool) -> list[Picture]:
-    """Gap, bounds, kernels, samples, seconds and throughput; `in_turn`: the classes' machines follow one another."""
+    """Gap, bounds, kernels, samples, seconds and throughput; `in_turn`: the machines of the classes are trained one
+    after the other."""
     kept = [rounds[i] for i in thinned(len(rounds))]
-    note = " Each class has a machine of its own, and these were trained in turn." if in_turn else ""
+    note = "  Each class has its own machine; they were trained one after the other." if in_turn else ""
     held = [event for event in rounds if event.held_error is not None]
     return [
         _gap(kept, tol, note),
@@ -164,7 +166,7 @@ def _held_error(rounds: Sequence[Round]) -> Picture:
     axes.plot([event.number for event in rounds], errors, "o-", ms=2.5, color=BLUE)
     axes.set(ylabel="error on test rows, %", ylim=(0, 1.1 * max(errors) or 1.0))
     _whole_rounds(axes)
-    caption = "The share of test rows, at most 2,000 of them, that the machine of some of the rounds predicts wrongly."
+    caption = "The share of test rows, at most 2,000 of them, that the machines of some of the rounds misclassify."
     return embedded(figure, f"Error on test rows over rounds, {errors[-1]:.3g} % in the last measured", caption)
 
 
@@ -177,7 +179,7 @@ def _gap(rounds: Sequence[Round], tol: float | None, note: str) -> Picture:
     likely = any(event.likely_gap is not None for event in rounds)
     if likely:
         seen = [_positive(event.current_gap) for event in rounds]
-        axes.plot(times, seen, ":", color=GREY, label="likely, as far as kernels were scanned")
+        axes.plot(times, seen, ":", color=GREY, label="likely, from the scanned kernels only")
     if tol is not None:
         axes.axhline(tol, color=ORANGE, lw=0.9, ls="--", label=f"asked for: {tol:.3g}")
     log_axis(axes, "y")
@@ -201,10 +203,10 @@ def _bounds(rounds: Sequence[Round], note: str) -> Picture:
     axes.fill_between(times, dual, primal, color=GREY, alpha=0.12, lw=0)
     axes.set_ylabel("objective")
     if np.isfinite(primal).all() and primal.max() > 20 * primal[-1] > 0:
-        axes.set_ylim(min(0.0, dual.min()), 6 * primal[-1])  # the first bounds are far off
+        axes.set_ylim(min(0.0, dual.min()), 6 * primal[-1])  # the first bounds are far from the optimum
     axes.legend()
     alt = f"Objective over time, from {dual[-1]:.6g} to {primal[-1]:.6g} at the end"
-    return embedded(figure, alt, "The optimum lies between the two bounds, in the grey." + note)
+    return embedded(figure, alt, "The optimum lies between the two bounds, in the grey area." + note)
 
 
 @styled
@@ -218,8 +220,8 @@ def _kernels(rounds: Sequence[Round]) -> Picture:
     _count_curves(axes, rounds, curves)
     axes.set_ylabel("kernels")
     caption = (
-        f"Of {rounds[-1].n_open:,} candidates, those with a weight (active) and those that a scan found to violate"
-        " the conditions of the optimum."
+        f"Of {rounds[-1].n_open:,} candidates, those with a positive weight (active) and those that, in a scan, violate"
+        " the optimality conditions."
     )
     return embedded(figure, f"Kernels over rounds, {rounds[-1].n_active} active in the end", caption)
 
@@ -234,7 +236,7 @@ def _samples(rounds: Sequence[Round]) -> Picture:
     }
     _count_curves(axes, rounds, curves)
     axes.set_ylabel("samples")
-    caption = "The samples that the inner problem is solved on, and those that have a dual of their own."
+    caption = "The samples of the inner problem, and those with a nonzero dual."
     return embedded(figure, f"Samples over rounds, {rounds[-1].n_support} support vectors in the end", caption)
 
 
@@ -266,7 +268,7 @@ def _seconds(rounds: Sequence[Round]) -> Picture:
     axes.legend()
     shares = 100 * times.sum(axis=1) / max(1e-12, float(times.sum()))
     told = ", ".join(f"{label} {share:.0f} %" for label, share in zip(parts, shares, strict=True))
-    return embedded(figure, f"Seconds of each round by part: {told}", f"Where the time of each round went: {told}.")
+    return embedded(figure, f"Seconds of each round by part: {told}", f"The time of each round by part: {told}.")
 
 
 @styled
@@ -275,10 +277,10 @@ def _rate(rounds: Sequence[Round]) -> Picture:
     numbers, rates = [event.number for event in rounds], [event.kernels_per_s for event in rounds]
     axes.plot(numbers, [_positive(rate) for rate in rates], "o-", ms=2.5, color=BLUE)
     log_axis(axes, "y")
-    axes.set_ylabel("kernels scanned a second")
+    axes.set_ylabel("kernels scanned per second")
     _whole_rounds(axes)
-    caption = "How many candidate kernels a second of scanning prices; fewer support vectors make it faster."
-    return embedded(figure, f"Scan throughput over rounds, {rates[-1]:.3g} kernels a second in the last", caption)
+    caption = "Candidate kernels per second of scanning; scans are faster with fewer support vectors."
+    return embedded(figure, f"Scan throughput over rounds, {rates[-1]:.3g} kernels per second in the last", caption)
 
 
 def _whole_rounds(axes: Axes) -> None:
@@ -289,5 +291,5 @@ def _whole_rounds(axes: Axes) -> None:
 
 
 def _positive(value: float) -> float:
-    """A value for a logarithmic axis; what it cannot show leaves a gap in the curve."""
+    """A value for a logarithmic axis, or nan, which leaves a gap in the curve."""
     return value if value > 0 and np.isfinite(value) else float("nan")

@@ -1,4 +1,4 @@
-"""What the report says of single features and rows: importances, and a few test rows with what makes their scores."""
+"""The part of the report on features and rows: importances, and explanations of a few test rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_FEATURES = 6  # of an explained row
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar that begins at `left` percent of the width and takes `width` percent of it; what it is, and its value."""
+    """A bar from `left` percent of the page width, with `width` percent of it; with its name and its value."""
 
     name: str
     left: float
@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class ExplainedRow:
-    """A test row: what it is, what was predicted, and what adds to the score."""
+    """An explained test row: label, prediction, and contributions to the score."""
 
     title: str
     meaning: str
@@ -42,7 +42,7 @@ class ExplainedRow:
 
 
 def explained_rows(model: Model, test: Dataset, evaluation: Evaluation) -> list[dict[str, Any]]:
-    """The telling rows of an evaluation as evaluation.json keeps them; `test` has features, not columns of a table."""
+    """The explained rows of an evaluation, for evaluation.json; `test` has features, not columns of a table."""
     rows = list(evaluation.telling)
     if not rows:
         return []
@@ -69,10 +69,10 @@ def explained_rows(model: Model, test: Dataset, evaluation: Evaluation) -> list[
 
 
 def importance_bars(model: Model, names: tuple[str, ...] | None) -> tuple[list[Bar], str]:
-    """The features, or columns of a table, that move the scores most, and what is to be said of the others."""
+    """The most important features, or columns of a table, and a remark on the others."""
     names = model.feature_names or (names if names is not None and len(names) == model.n_features_in else None)
     if model.reduction is not None:
-        return [], "Columns that a reduction mixes have no importances of their own."
+        return [], "There are no importances of columns that are combined by a reduction."
     importances = model.feature_importances
     order = np.argsort(-importances, kind="stable")[:MOST_BARS]
     order = order[importances[order] > 0]
@@ -90,7 +90,7 @@ def _name(names: tuple[str, ...] | None, feature: int) -> str:
 
 
 def shown_row(one: Mapping[str, Any]) -> ExplainedRow:
-    """What evaluation.json says of a row."""
+    """The entry of evaluation.json for a row."""
     parts = [(part["feature"], part["value"], part["added"]) for part in one["features"]]
     parts += [("other features", "", one["rest"]), ("constant", "", one["constant"]), ("score", "", one["score"])]
     parts = [part for part in parts if part[2] or part[0] == "score"]

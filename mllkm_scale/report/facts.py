@@ -1,4 +1,4 @@
-"""What the report says in words and numbers: the cards on top, and the tables of data, model, result and parameters."""
+"""The facts of the report: the cards at the top, and the tables of data, model, run and parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTED_CLASSES = 20
 
 
 def cards(run: Run, facts: Description | None) -> list[tuple[str, str, str]]:
-    """The numbers that matter most: what, its value, and what it is to be compared with."""
+    """The most important numbers: name, value, and a value for comparison."""
     found = [("status", run.status, _status_note(run))]
     if run.is_stream:
         last = run.result or (vars(run.reports[-1]) if run.reports else {})
@@ -46,7 +46,7 @@ def cards(run: Run, facts: Description | None) -> list[tuple[str, str, str]]:
 
 
 def gap_of(run: Run) -> float | None:
-    """The proved gap: of the result, or of the last round; None for a stream, of which nothing is proved."""
+    """The certified gap of the result, or of the last round; None for a stream, which has no certificate."""
     if run.is_stream:
         return None
     found = run.result.get("gap", run.rounds[-1].gap if run.rounds else None)
@@ -56,7 +56,7 @@ def gap_of(run: Run) -> float | None:
 
 
 def cost_of_row(facts: Description) -> str:
-    """What a predicted row costs, in multiply-adds."""
+    """The cost of predicting a row, in multiply-adds."""
     return f"{rate(facts.multiply_adds if facts.tables is None else facts.tables.multiply_adds)} multiply-adds"
 
 
@@ -64,11 +64,11 @@ def _rest_of_cost(facts: Description) -> str:
     tables = facts.tables
     if tables is None:
         return f"{facts.bumps:,} bumps"
-    return f"{tables.lookups:,} lookups by tables, which are off by at most {tables.deviation:.1e}"
+    return f"{tables.lookups:,} lookups in tables, with an error of at most {tables.deviation:.1e}"
 
 
 def data_facts(run: Run) -> Facts:
-    """What was trained on."""
+    """Facts about the data."""
     found: Facts = {}
     if run.data.get("name"):
         found["data"] = str(run.data["name"])
@@ -94,32 +94,34 @@ def data_facts(run: Run) -> Facts:
     return found
 
 
-def model_facts(run: Run, facts: Description) -> Facts:
-    """What the model is."""
+def model_facts(facts: Description) -> Facts:
+    """Facts about the model."""
     found = {
         "kernels": f"{facts.family}",
-        "kernel weights": "shared by the classes" if facts.shared_weights else "one set a class",
+        "kernel weights": "shared by the classes" if facts.shared_weights else "one set per class",
         "preparation": facts.preprocessing,
         "probabilities": calibration_in_words(facts),
-        "as the kernels see it": f"{facts.n_features_out:,} features",
+        "input of the kernels": f"{facts.n_features_out:,} features",
         "C": shown(facts.certificate.params.get("C")),
         "cost of a row": f"{cost_of_row(facts)}, {_rest_of_cost(facts)}",
-        "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} a thread to predict",
+        "memory": f"{format_bytes(facts.memory_bytes)}, and {format_bytes(facts.block_bytes)} per thread to predict",
         "checksum": facts.checksum,
     }
     if not math.isnan(facts.certificate.gap):
         record = facts.certificate
-        found["proved"] = f"{record.dual:.6g} ≤ optimum ≤ {record.primal:.6g}, over {record.n_open:,} candidate kernels"
+        found["certificate"] = (
+            f"{record.dual:.6g} ≤ optimum ≤ {record.primal:.6g}, over {record.n_open:,} candidate kernels"
+        )
     return found
 
 
 def result_facts(run: Run) -> Facts:
-    """How it went."""
+    """Facts about the run."""
     found: Facts = {"ended": f"{run.status}{_status_note(run) and ': ' + _status_note(run)}"}
     if run.elapsed_s is not None:
         found["time"] = f"{seconds(run.elapsed_s)}" + (f" in {_rounds(run)}" if run.rounds else "")
     if run.is_stream and run.result.get("samples_per_s"):
-        found["samples a second"] = rate(float(run.result["samples_per_s"]))
+        found["samples per second"] = rate(float(run.result["samples_per_s"]))
     if run.peak_bytes is not None:
         found["peak memory"] = f"{format_bytes(run.peak_bytes)} of {format_bytes(run.budget_bytes or 0)}"
     if run.plan.get("reason"):
@@ -129,7 +131,7 @@ def result_facts(run: Run) -> Facts:
         waited, idle = _number(cluster.get("master_waited_share")), _number(cluster.get("workers_idle_share"))
         found["workers"] = (
             f"{cluster.get('workers')}, {cluster.get('lost_workers', 0)} lost; this process waited {percent(waited)} of"
-            f" the time, and they were idle in {percent(idle)} of theirs"
+            f" the time, and the workers were idle {percent(idle)} of the time"
         )
         if cluster.get("worker_peak_bytes"):
             planned = format_bytes(int(cluster.get("worker_bytes") or 0))
@@ -140,7 +142,7 @@ def result_facts(run: Run) -> Facts:
 
 
 def parameters(run: Run) -> list[tuple[str, str, bool]]:
-    """Name and value of each parameter, and whether it is not the default one."""
+    """Name and value of each parameter, and whether it differs from the default."""
     standard = {name: shown(value) for name, value in defaults().items()}
     return [
         (name, shown(value), name in standard and shown(value) != standard[name])
@@ -149,7 +151,7 @@ def parameters(run: Run) -> list[tuple[str, str, bool]]:
 
 
 def shown(value: Any) -> str:
-    """A value as people write it.
+    """A value as text.
 
     >>> shown(0.1), shown([0.5, 2.0]), shown(None), shown(True)
     ('0.1', '0.5, 2', 'none', 'yes')
@@ -168,15 +170,15 @@ def shown(value: Any) -> str:
 
 def _status_note(run: Run) -> str:
     notes = {
-        "learned": "the machine is as the descent has left it",
-        "converged": "the gap that was asked for is proved",
+        "learned": "gradient descent alone made the machine",
+        "converged": "the requested gap is certified",
         "max_rounds": "the limit of rounds was reached first",
         "max_kernels": "the limit of kernels was reached first",
-        "time_limit": "the time was over first",
-        "precision": "rounding forbids a smaller gap",
+        "time_limit": "the time limit was reached first",
+        "precision": "rounding does not allow a smaller gap",
         "ended": "all samples were learned",
         "interrupted": "not finished: it can be resumed",
-        "not finished": "interrupted, or still under way",
+        "not finished": "interrupted, or still running",
     }
     return notes.get(run.status, "")
 

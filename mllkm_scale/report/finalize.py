@@ -1,4 +1,4 @@
-"""What follows when a model is there: it is measured on the test rows, and its report is written."""
+"""The last steps of a run: the model is evaluated on the test rows, and the report is written."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportFinalizer", "require_test_rows"]
 
-ROUND_ROWS, ROUND_CELLS = 2000, 1_000_000  # of the test data, on which machines of rounds are measured
+ROUND_ROWS, ROUND_CELLS = 2000, 1_000_000  # of the test data, for the errors of rounds
 
 
 @dataclass(frozen=True)
 class ReportFinalizer:
-    """What is to be done with a model: rows to measure it on, whether to report, and the shape of images."""
+    """Settings of the last steps: test rows, whether to write a report, and the shape of images."""
 
     test: Dataset | None = None
     image_shape: ImageShape | None = None
@@ -41,7 +41,7 @@ class ReportFinalizer:
     def checked(
         cls, dataset: Dataset, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None
     ) -> Self:
-        """Refuse, before hours are spent, what could not be done in the end; no word on the report: as configured."""
+        """Check the settings before training, so that nothing fails at the end; with report=None, as configured."""
         shape = None if image_shape is None else require_image_shape(image_shape, dataset.n_features)
         if test is not None:
             require_test_rows(dataset, test)
@@ -51,12 +51,12 @@ class ReportFinalizer:
 
     @classmethod
     def of_stream(cls, test: Dataset | None, image_shape: str | Sequence[int] | None, report: bool | None) -> Self:
-        """What is known of a stream before its first sample; `require_width` follows when the sample has come."""
+        """The settings for a stream before its first sample; call `require_width` when it has arrived."""
         shape = None if image_shape is None else read_image_shape(image_shape)
         return cls(test, shape, configured("report") if report is None else report)
 
     def require_width(self, n_features: int) -> None:
-        """Refuse a shape of images, or test rows, that do not fit so many features."""
+        """Refuse a shape of images, or test rows, that do not fit this number of features."""
         if self.image_shape is not None:
             require_image_shape(self.image_shape, n_features)
         if self.test is not None and self.test.n_features != n_features:
@@ -66,7 +66,7 @@ class ReportFinalizer:
             )
 
     def data_record(self, dataset: Dataset) -> dict[str, Any]:
-        """What run.json says of the data; the names of features and the shape of images are for the report."""
+        """The entry of run.json about the data; the names of features and the shape of images are for the report."""
         return {
             "name": dataset.name,
             "rows": dataset.n_rows,
@@ -77,7 +77,7 @@ class ReportFinalizer:
         }
 
     def round_error(self, number: int, machine: Callable[[], Model]) -> float | None:
-        """Error on some of the test rows after the rounds 1, 2, 4, 8 and so on, for the report; else None."""
+        """Error on some of the test rows after rounds 1, 2, 4, 8 and so on, for the report; otherwise None."""
         if not self.report or self._some_test_rows is None or number & (number - 1):
             return None
         from mllkm_scale.model.evaluation import evaluate
@@ -100,10 +100,10 @@ class ReportFinalizer:
         n_jobs: int | None = None,
         step: FirstStep | None = None,
     ) -> Evaluation | None:
-        """The model on the test rows, if there are any; evaluation.json in the folder, if there is one."""
+        """Evaluate the model on the test rows, if there are any, and write evaluation.json, if there is a folder."""
         if self.test is None:
             if folder is not None:
-                folder.evaluation.unlink(missing_ok=True)  # of a model that a resumed training has replaced
+                folder.evaluation.unlink(missing_ok=True)  # of a model that a resumed training run has replaced
             return None
         from mllkm_scale.model.evaluation import evaluate
         from mllkm_scale.report.explained import explained_rows
@@ -117,10 +117,10 @@ class ReportFinalizer:
         return evaluation
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
-        """Write report.html, if it is wanted; a failure is reported, and leaves the training as it is."""
+        """Write report.html, if requested; a failure is reported, and does not affect the result."""
         if folder is None:
             return
-        folder.report.unlink(missing_ok=True)  # of a model that a resumed training has replaced
+        folder.report.unlink(missing_ok=True)  # of a model that a resumed training run has replaced
         if not self.report:
             return
         listener(Phase("report", str(folder.report)))
@@ -128,13 +128,13 @@ class ReportFinalizer:
             from mllkm_scale.report.page import write_report
 
             write_report(folder.path, model=model)
-        except Exception as error:  # a picture that fails is no reason to lose hours of training
+        except Exception as error:  # a failed picture must not discard hours of training
             why = " ".join(f"{type(error).__name__}: {error}".split())
             listener(Notice(f"the report could not be written ({why}): try again with mllkm report {folder.path}"))
 
 
 def require_test_rows(dataset: Dataset, test: Dataset) -> None:
-    """Refuse test rows that a model trained on `dataset` could not be measured on."""
+    """Refuse test rows on which a model trained on `dataset` cannot be evaluated."""
     problem = None
     try:
         matched = Features(dataset.n_features, unique_names(dataset.feature_names)).match(test.feature_names, test.name)

@@ -1,6 +1,7 @@
-"""Pictures of the kernels of a model: which gammas were chosen, how the weight is shared out, and the heaviest anchors.
+"""Pictures of the kernels of a model: the gammas, the distribution of the weights, and the anchors with the largest
+weights.
 
-Anchors are drawn as images where a row of features is one.
+Anchors are drawn as images if a row is an image.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ __all__ = ["anchor_images", "kernel_pictures"]
 
 MOST = 60
 COLUMNS = 10
-FEWEST = 4  # columns of a sheet, so that few images are no larger than many
+FEWEST = 4  # columns of a sheet, so that few images are not larger than many
 INCHES = 0.74  # width of an image
-LABEL_SHARE, GAP_SHARE = 0.26, 0.06  # of its width: room above it, and beside
-SHORT = 12  # letters of a class above an image
+LABEL_SHARE, GAP_SHARE = 0.26, 0.06  # of its width: space above and beside it
+SHORT = 12  # characters of a class above an image
 FEW_GAMMAS = 5
-MOST_GAMMAS = 24  # that have room for their numbers
-RANGES = 20  # in which more of them are shown
+MOST_GAMMAS = 24  # that have space for their numbers
+RANGES = 20  # number of ranges that show more gammas
 
 
 @styled
 def anchor_images(model: Model, shape: ImageShape) -> Picture:
-    """A sheet of the heaviest anchors in the units of the data, each with its class and its share of the weight."""
+    """The anchors with the largest weights as images in the units of the data, each with its class and its share of the
+    weight."""
     from matplotlib.figure import Figure
 
     chosen, shares = heaviest(model, MOST)
@@ -52,10 +54,10 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
     whole = "All" if len(chosen) == model.n_kernels else f"The {len(chosen)} heaviest of {model.n_kernels:,}"
     projection = model.preprocessor.projection
     held = "" if projection is None else "principal components" if projection.orthonormal else "learned directions"
-    projected = f" as far as the {held} hold them," if held else ""
+    projected = f" reconstructed from the {held}," if held else ""
     unit = " without their norms," if model.preprocessor.scaling.kind == "unit-norm" else ""
     caption = (
-        f"{whole} anchors as images,{projected}{unit} each with the class that the model gives it and its share of the"
+        f"{whole} anchors as images,{projected}{unit} each with its predicted class and its share of the"
         " weight. The same image may be the anchor of several kernels, of different gammas."
     )
     return embedded(
@@ -64,7 +66,7 @@ def anchor_images(model: Model, shape: ImageShape) -> Picture:
 
 
 def _sheet(images: NDArray[np.float64], label: int, gap: int) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
-    """Images in rows on white, with room above each for its label; and where the first pixel of each is."""
+    """Images in rows on white, with space for a label above each; and the position of the first pixel of each."""
     height, width = images.shape[1] + label, images.shape[2] + gap
     columns = min(COLUMNS, max(FEWEST, len(images)))
     rows = -(-len(images) // columns)
@@ -80,7 +82,7 @@ def _sheet(images: NDArray[np.float64], label: int, gap: int) -> tuple[NDArray[n
 
 
 def _images(model: Model, anchors: NDArray[Any], shape: ImageShape) -> NDArray[np.float64]:
-    """Anchors in the units of the data, and then from 0 to 1: one range for all, but for a few outliers."""
+    """Anchors in the units of the data, scaled to 0 .. 1 by one range for all, except a few outliers."""
     rows = model.preprocessor.invert(anchors)
     low, high = np.percentile(rows, [0.5, 99.5])
     scaled = np.clip((rows - low) / (high - low or 1.0), 0.0, 1.0)
@@ -89,7 +91,7 @@ def _images(model: Model, anchors: NDArray[Any], shape: ImageShape) -> NDArray[n
 
 
 def kernel_pictures(model: Model, facts: Description) -> list[Picture]:
-    """Chosen gammas, and weights from the largest on."""
+    """The chosen gammas, and the cumulative weights in decreasing order."""
     return [_gammas(facts) if len(facts.gammas) <= MOST_GAMMAS else _gamma_ranges(facts), _weights(model)]
 
 
@@ -107,7 +109,7 @@ def _gammas(facts: Description) -> Picture:
     axes.set_xticks(places, [f"{part.gamma:.3g}" for part in shown], rotation=45 if len(shown) > 8 else 0)
     axes.set(xlabel="gamma", ylabel="share of the weight, %")
     axes.margins(y=0.12)
-    spare = max(0.0, FEW_GAMMAS - len(shown)) / 2  # few bars are no wider than several
+    spare = max(0.0, FEW_GAMMAS - len(shown)) / 2  # few bars are not wider than several
     axes.set_xlim(-0.6 - spare, len(shown) - 0.4 + spare)
     axes.grid(False, axis="x")
     caption = (
@@ -121,7 +123,7 @@ def _gammas(facts: Description) -> Picture:
 
 @styled
 def _gamma_ranges(facts: Description) -> Picture:
-    """Very many gammas, as those of learned kernels are, by ranges of equal width on a logarithmic scale."""
+    """Many gammas, such as those of learned kernels, in ranges of equal width on a logarithmic scale."""
     gammas, shares = np.array([[part.gamma, part.share] for part in facts.gammas]).T
     edges = np.geomspace(gammas[0] * (1 - 1e-9), gammas[-1] * (1 + 1e-9), RANGES + 1)
     heights, _ = np.histogram(gammas, edges, weights=100 * shares)
@@ -149,8 +151,8 @@ def _weights(model: Model) -> Picture:
     axes.plot(ranks, gathered[at], color=BLUE, marker="o" if len(at) < 40 else None, ms=2.5)
     half = int(np.searchsorted(gathered, 50.0)) + 1
     axes.axhline(50, color=ORANGE, lw=0.7, ls="--")
-    axes.set(xlabel="kernels, the heaviest first", ylabel="share of the weight, %", ylim=(0, 103))
+    axes.set(xlabel="kernels, by decreasing weight", ylabel="share of the weight, %", ylim=(0, 103))
     axes.set_xlim(0, max(2, len(weights)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    caption = f"The weight of the heaviest kernels together: {half:,} of {len(weights):,} hold half of it."
+    caption = f"The cumulative weight of the kernels: {half:,} of {len(weights):,} kernels have half of the weight."
     return embedded(figure, caption, caption)

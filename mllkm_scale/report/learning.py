@@ -1,5 +1,5 @@
-"""The part of the report on learned kernels: the descent over its epochs, the importance of features, and the choice
-of C and of the finish."""
+"""The part of the report on learned kernels: the epochs of the descent, the importance of features, and the choice of C
+and `finish`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mllkm_scale.report.picture import Picture, canvas, embedded, log_axis, thin
 from mllkm_scale.report.prepared_space import plain
 from mllkm_scale.report.run_files import Record, Run
 from mllkm_scale.report.style import BLUE, GREY, ORANGE, styled
-from mllkm_scale.run.selection import Tried as Setting
+from mllkm_scale.run.tuning.selection import Tried as Setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Learning", "Tried", "learning_section"]
 
 MOST_BARS = 25
-MARKED = 40  # epochs whose points can be distinguished
-NAME = 32  # letters of a feature
+MARKED = 40  # largest number of epochs whose points can be distinguished
+NAME = 32  # characters of a feature name
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A machine that was measured on held-out rows; the error in percent."""
+    """A machine and its error on held-out rows, in percent."""
 
     name: str
     error: float
@@ -40,7 +40,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Learning:
-    """All that the report says of learned kernels."""
+    """The contents of the section on learned kernels."""
 
     sentence: str
     facts: dict[str, str]
@@ -49,7 +49,7 @@ class Learning:
 
 
 def learning_section(run: Run, shape: ImageShape | None = None) -> Learning | None:
-    """What the files tell of learned kernels and of settings that competed; None if there were neither."""
+    """The section on learned kernels and on compared settings; None if there were neither."""
     if not run.epochs and not run.learned and not run.selection:
         return None
     pictures = [_descent(run.epochs)] if run.epochs else []
@@ -63,16 +63,16 @@ def learning_section(run: Run, shape: ImageShape | None = None) -> Learning | No
 def _sentence(run: Run) -> str:
     reason = str(run.choice.get("reason") or "")
     if not run.epochs and not run.learned:
-        return "All samples are anchors: on held-out rows they erred less than learned kernels."
+        return "All samples are anchors: their error on held-out rows was lower than that of learned kernels."
     if not run.choice and not run.result:
-        return "The training ended before it was decided how to go on from the learned kernels."
+        return "The training ended before it was decided whether MKL follows the gradient descent."
     if _by_mkl(run):
         return f"The learned kernels were {reason or 'weighed by MKL'}."
-    return f"The machine is as it was learned, not weighed by MKL{reason and ': ' + reason}."
+    return f"Gradient descent alone made the machine, without MKL{reason and ': ' + reason}."
 
 
 def _by_mkl(run: Run) -> bool:
-    """Whether MKL has weighed the learned kernels; that of a later model of a path is not chosen but known."""
+    """Whether MKL followed the descent; for later models of a path, there was no choice."""
     return bool(run.choice.get("mkl", run.status != "learned"))
 
 
@@ -102,21 +102,21 @@ def _metric_in_words(learned: Record) -> str:
     columns, features = learned.get("dropped_columns") or 0, learned.get("dropped_features") or 0
     if not columns:
         return f"scaling of {count:,} columns"
-    return f"scaling of {count:,} columns, of which {columns:,} vanish; {features:,} features are not read any more"
+    return f"scaling of {count:,} columns, of which {columns:,} are dropped; {features:,} features are no longer read"
 
 
 def _competed(selection: Record) -> list[Tried]:
-    """The settings that competed, with their errors on held-out rows."""
+    """The settings that were compared, with their errors on held-out rows."""
     taken = selection.get("taken")
     try:
         settings = [Setting(**one) for one in selection.get("tried") or ()]
         return [Tried(one.name, 100 * one.error, at == taken) for at, one in enumerate(settings)]
-    except (TypeError, ValueError, AttributeError):  # not as it was written
+    except (TypeError, ValueError, AttributeError):  # not in the form in which it was written
         return []
 
 
 def _tried(choice: Record) -> list[Tried]:
-    """Errors on held-out rows of each C that was tried, and of the learned machine itself."""
+    """Errors on held-out rows for each C that was tried, and for the learned machine without MKL."""
     Cs, errors, own = choice.get("Cs") or (), choice.get("errors") or (), choice.get("learned_error")
     by_mkl = bool(choice.get("mkl"))
     rows = [
@@ -128,7 +128,7 @@ def _tried(choice: Record) -> list[Tried]:
 
 @styled
 def _descent(epochs: Sequence[Epoch]) -> Picture:
-    """Loss over epochs, and below it the error on held-out rows, if there were some."""
+    """Loss over epochs, and below it the error on held-out rows, if there are any."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -142,12 +142,12 @@ def _descent(epochs: Sequence[Epoch]) -> Picture:
     panels[0].set_ylabel("loss (mean hinge)")
     log_axis(panels[0], "y")
     last = epochs[-1]
-    caption = "The loss that the descent has lowered, mean over the rows of an epoch, each before its step."
+    caption = "The mean loss over the rows of an epoch, each measured before the step that learns it."
     alt = f"Loss over {last.number:,} epochs, {last.loss:.3g} in the last"
     if held:
         errors = [100 * float(epoch.held_error or 0.0) for epoch in held]
         _errors(panels[1], [epoch.number for epoch in held], errors, marker)
-        caption += " Below, the share of held-out rows that the machine predicts wrongly."
+        caption += "  Below, the share of held-out rows that the machine misclassifies."
         alt += f"; error on held-out rows {errors[-1]:.3g} % in the last"
     for axes in panels:
         axes.grid(True, linewidth=0.4, alpha=0.4)
@@ -171,7 +171,7 @@ def _errors(axes: Axes, numbers: list[int], errors: list[float], marker: dict[st
 
 @dataclass(frozen=True)
 class _Columns:
-    """Prepared columns: how much each counts, its name, and its feature (-1 for principal components)."""
+    """Prepared columns: importance, name, and feature (-1 for principal components)."""
 
     importance: NDArray[np.float64]
     names: list[str]
@@ -180,7 +180,7 @@ class _Columns:
 
 
 def _columns(run: Run) -> _Columns | None:
-    """The columns of run.json; None where no metric was learned, or the file is of another form."""
+    """The columns of run.json; None if no metric was learned, or the file has another form."""
     learned = run.learned
     importance, quantile = learned.get("importance") or [], learned.get("quantile") or []
     features = learned.get("features")
@@ -212,7 +212,7 @@ def _how(columns: _Columns) -> str:
 
 @styled
 def _importance(columns: _Columns) -> Picture:
-    """Bars of the columns that count most."""
+    """Bars of the most important columns."""
     order = np.argsort(-columns.importance, kind="stable")[:MOST_BARS]
     figure, axes = canvas(5.0, 0.7 + 0.165 * max(5, len(order)), fitted=True)
     places = np.arange(len(order))
@@ -232,7 +232,7 @@ def _importance(columns: _Columns) -> Picture:
 
 @styled
 def _pixels(columns: _Columns, shape: ImageShape) -> Picture | None:
-    """The importance of each pixel as an image; None where columns are not made of pixels."""
+    """The importance of each pixel as an image; None if columns are not made of pixels."""
     if (columns.features < 0).any():
         return None
     pixels = np.zeros(int(np.prod(shape)))

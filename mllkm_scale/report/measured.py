@@ -1,5 +1,5 @@
-"""How the model did on the test rows: confusion matrix, scores of the classes, what is mistaken for what, how well the
-scores rank the rows, and how far probabilities can be believed.
+"""Results on the test rows: confusion matrix, scores of the classes, the most frequent mistakes, ranking of the rows by
+the scores, and calibration of the probabilities.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mllkm_scale.report.style import BLUE, GREY, styled
 
 __all__ = ["ClassScore", "Measured", "Mistake", "measured"]
 
-MOST_CLASSES = 30  # of the drawn matrix
-NUMBERED = 16  # classes whose counts have room in their cells
+MOST_CLASSES = 30  # of the matrix that is drawn
+NUMBERED = 16  # largest number of classes with counts in the cells
 LISTED = 10  # mistakes
 LISTED_CLASSES = 60
 MOST_CURVES = 10
-SHORT = 16  # letters of a class on an axis
+SHORT = 16  # characters of a class on an axis
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """A class and how it was predicted; scores in percent."""
+    """The scores of a class, in percent."""
 
     name: str
     rows: int
@@ -49,18 +49,18 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the report says of an evaluation."""
+    """The contents of the section on an evaluation."""
 
     picture: Picture
     curves: list[Picture]
     scores: list[ClassScore]
     left_out: int
     mistakes: list[Mistake]
-    has_areas: bool  # of each class; two classes have one curve, whose caption says its areas
+    has_areas: bool  # whether there are areas for each class; with two classes the caption states them
 
 
 def measured(evaluation: Evaluation) -> Measured:
-    """The picture and the tables of an evaluation; of very many classes, those with the most mistakes."""
+    """The pictures and tables of an evaluation; with very many classes, only those with the most mistakes."""
     names = [str(label) for label in evaluation.classes.tolist()]
     rows, wrong = evaluation.confusion.sum(axis=1), _wrong(evaluation)
     worst = np.argsort(-wrong.sum(axis=1), kind="stable")[:LISTED_CLASSES]
@@ -114,7 +114,7 @@ def _curves(curves: list[Curve]) -> Picture:
 
 @styled
 def _reliability(evaluation: Evaluation) -> Picture:
-    """How often the likeliest class is true, against its probability; bars for the rows."""
+    """The frequency with which the most probable class is true, over its probability; bars for the rows."""
     assert evaluation.bins is not None
     rows, probabilities, true = np.asarray(evaluation.bins)
     there = rows > 0
@@ -125,11 +125,11 @@ def _reliability(evaluation: Evaluation) -> Picture:
     noise = np.sqrt(np.maximum(shares * (1 - shares), 0.0) / rows[there])
     axes.errorbar(means, shares, yerr=noise, fmt="o-", ms=3, color=BLUE, lw=1.0, elinewidth=0.6)
     axes.bar(means, 0.2 * rows[there] / rows.max(), 0.02, color=GREY, alpha=0.3, transform=axes.get_xaxis_transform())
-    axes.set(xlabel="probability of the likeliest class", ylabel="share of rows where it is true")
+    axes.set(xlabel="probability of the most probable class", ylabel="share of rows where it is true")
     error = f"calibration error {evaluation.calibration_error:.4f}"
     caption = (
-        "What comes true of the probabilities: on the dotted line they can be believed. Upright lines are a standard"
-        f" error, and bars the rows; {error}."
+        "Calibration: on the dotted line, predicted probabilities equal observed frequencies. Vertical lines are"
+        f" standard errors, and bars are the rows; {error}."
     )
     return embedded(figure, f"Calibration plot: {error}", caption)
 
@@ -142,7 +142,7 @@ def _wrong(evaluation: Evaluation) -> np.ndarray[tuple[int, int], np.dtype[np.in
 
 @styled
 def _matrix(evaluation: Evaluation, names: list[str]) -> Picture:
-    """Rows of the matrix as shares, so that small classes are seen; counts in the cells where they have room."""
+    """The matrix with rows as shares, so that small classes are visible, and counts in the cells if they fit."""
     wrong = _wrong(evaluation)
     chosen = np.sort(np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")[:MOST_CLASSES])
     counts = evaluation.confusion[np.ix_(chosen, chosen)]
@@ -165,6 +165,6 @@ def _matrix(evaluation: Evaluation, names: list[str]) -> Picture:
         axes.spines[side].set_visible(True)
     figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, label="share of the true class")
     part = "" if len(chosen) == len(names) else f" The {len(chosen)} of {len(names)} classes with the most mistakes."
-    caption = f"Confusion matrix: each row is a true class, each column what was predicted.{part}"
+    caption = f"Confusion matrix: each row is a true class, and each column a predicted class.{part}"
     alt = f"Confusion matrix of {len(chosen)} classes, {evaluation.n:,} rows, {100 * evaluation.error:.2f} % wrong"
     return embedded(figure, alt, caption, dpi=None if len(chosen) <= NUMBERED else 160)

@@ -1,4 +1,4 @@
-"""`write_report`: the page of one run, made from its folder alone."""
+"""`write_report`: the page of one run, made from its folder only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_report(
     all_shapes: bool = False,
     model: Model | None = None,
 ) -> Path:
-    """Write the report of a training or a stream, finished or not: one HTML file that includes its pictures.
+    """Write the report of a training run or a stream, finished or not: one HTML file that includes its pictures.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def write_report(
     image_shape : text or sequence of int, optional
         "28x28" or (28, 28) if a row is an image; the default is that of the training.
     all_shapes : bool
-        Draw the shape functions of all features of a component-wise machine, and not only of those that matter most.
+        Draw the shape functions of all features of a component-wise machine, not only of the most important ones.
     model : Model, optional
-        The model of the folder, if it is in memory already.
+        The model of the folder, if it is already in memory.
 
     Returns
     -------
@@ -106,13 +106,13 @@ def write_model_report(
     out : path
         The file.
     test : Dataset, optional
-        Labelled rows to measure the model on.
+        Labelled rows for the evaluation of the model.
     rounds, record, plan : sequence of Round, mappings, optional
-        What a run folder would say of the training, in history.jsonl, run.json and plan.json.
+        The contents of history.jsonl, run.json and plan.json of a run folder.
     image_shape, all_shapes
         As in `write_report`.
     n_jobs : int, optional
-        Threads to evaluate with.
+        Threads for the evaluation.
     """
     target = Path(out)
     require_page(target)
@@ -140,7 +140,7 @@ def write_model_report(
 
 
 def _content(run: Run, shape: ImageShape | None, all_shapes: bool) -> dict[str, Any]:
-    """What the template shows."""
+    """The values for the template."""
     model = run.model
     facts = None if model is None else describe(model)
     return {
@@ -150,7 +150,7 @@ def _content(run: Run, shape: ImageShape | None, all_shapes: bool) -> dict[str, 
         "version": __version__,
         "cards": cards(run, facts),
         "data": data_facts(run),
-        "model": None if facts is None else model_facts(run, facts),
+        "model": None if facts is None else model_facts(facts),
         "result": result_facts(run),
         "parameters": parameters(run),
         "measured": None if run.evaluation is None else measured(run.evaluation),

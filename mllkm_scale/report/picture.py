@@ -1,6 +1,6 @@
-"""Pages of the report: pictures as bytes in the page itself, each with what it shows in words, and HTML from templates.
+"""Pages of the report: pictures embedded in the page, each with an alternative text, and HTML from templates.
 
-Every text of the user is escaped, and a page appears whole or not at all.
+All texts of the user are escaped, and a page appears completely or not at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.base.files.whole import write_whole
 from mllkm_scale.errors import ParameterError, ScratchError
 from mllkm_scale.printable import printable
 
@@ -64,12 +64,12 @@ def render(template: str, **values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What a place of a template is filled with: text without control characters; what is made of HTML stays."""
+    """A value for a template: text without control characters; HTML is unchanged."""
     return printable(value, keep="\n\t") if type(value) is str else value
 
 
 def require_page(target: Path) -> None:
-    """Refuse a place where no file can be, before pictures are drawn for it."""
+    """Refuse an impossible target before pictures are drawn."""
     if target.is_dir():
         raise ParameterError(f"{target} is a folder: name a file such as {target / 'report.html'}")
     if not target.parent.is_dir():
@@ -77,9 +77,9 @@ def require_page(target: Path) -> None:
 
 
 def write_page(target: Path, text: str) -> Path:
-    """Write a page; returns where."""
+    """Write a page, and return its path."""
     try:
-        write_whole(target, text.encode("utf-8", "replace").decode("utf-8"))  # names of files need not be text
+        write_whole(target, text.encode("utf-8", "replace").decode("utf-8"))  # names of files may not be valid text
     except OSError as error:
         raise ScratchError(
             f"{target} cannot be written ({error.strerror or error}): free space, change permissions, or name another"
@@ -90,7 +90,7 @@ def write_page(target: Path, text: str) -> Path:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image in the page: its source as a data URI, its size, what it shows, and what is said below it."""
+    """An image in the page: its source as a data URI, its size, its alternative text, and its caption."""
 
     source: str
     width: int
@@ -101,13 +101,14 @@ class Picture:
 
 
 def canvas(width: float = WIDTH, height: float = HEIGHT, *, fitted: bool = False) -> tuple[Figure, Axes]:
-    """A figure of its own, without pyplot's global state, and its axes.
+    """A new figure, without the global state of pyplot, and its axes.
 
-    Margins hold numbers and a label on either axis; `fitted` ones are found by drawing twice, which takes longer.
+    Margins have space for numbers and a label on either axis; `fitted` margins are found by drawing twice, which is
+    slower.
     """
     from matplotlib.figure import Figure
 
-    # "none", whatever the user's configuration has: the types of matplotlib do not know it
+    # "none", independent of the user's configuration; it is missing in the types of matplotlib
     figure = Figure(figsize=(width, height), layout="constrained" if fitted else "none")  # type: ignore[arg-type]
     if not fitted:
         left, below, right, above = MARGINS
@@ -120,14 +121,14 @@ def canvas(width: float = WIDTH, height: float = HEIGHT, *, fitted: bool = False
 
 @styled
 def embedded(figure: Figure, alt: str, caption: str, *, dpi: int | None = None, wide: bool = False) -> Picture:
-    """The figure as SVG, or as PNG of so many dots an inch; its memory is freed."""
+    """The figure as SVG, or as PNG with `dpi` dots per inch; its memory is freed."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # of a name in a script that few fonts have
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # for a name in a script that few fonts have
         if dpi is None:
             from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-            printed = FigureCanvasSVG(figure).print_svg  # savefig draws all of it twice
+            printed = FigureCanvasSVG(figure).print_svg  # savefig draws everything twice
             printed(buffer, metadata={"Date": None})  # type: ignore[no-untyped-call]
         else:
             figure.savefig(buffer, format="png", dpi=dpi)
@@ -139,7 +140,7 @@ def embedded(figure: Figure, alt: str, caption: str, *, dpi: int | None = None, 
 
 
 def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
-    """Positions of at most so many of the points of a curve, the first and the last among them.
+    """Indices of at most `most` points of a curve, including the first and the last one.
 
     >>> thinned(3), thinned(10, most=4)
     ([0, 1, 2], [0, 3, 6, 9])
@@ -150,7 +151,7 @@ def thinned(count: int, most: int = MOST_POINTS) -> list[int]:
 
 
 def log_axis(axes: Axes, which: str) -> None:
-    """A logarithmic axis with plain numbers, several to a decade where it has few; call it when all is drawn."""
+    """A logarithmic axis with plain numbers, several per decade if there are few decades; call it after drawing."""
     from matplotlib.ticker import LogLocator
 
     axes.set(**{f"{which}scale": "log"})
@@ -161,7 +162,7 @@ def log_axis(axes: Axes, which: str) -> None:
 
 
 def count_axis(axes: Axes, most: float) -> None:
-    """An upright axis for counts of any size, of which some are 0."""
+    """A vertical axis for counts of any size, including 0."""
     from matplotlib.ticker import FixedLocator
 
     axes.set_yscale("symlog", linthresh=1.0)
@@ -178,7 +179,7 @@ def _plain_numbers(axis: Axis) -> None:
 
 
 def time_axis(axes: Axes, last_s: float) -> float:
-    """Label the axis of time in a unit that suits its end; returns the seconds of one."""
+    """Label the time axis in a suitable unit; return the seconds of the unit."""
     unit, size = next(((u, s) for u, s in (("hours", 3600.0), ("minutes", 60.0)) if last_s > 3 * s), ("seconds", 1.0))
     axes.set_xlabel(unit)
     axes.set_xlim(0, 1.02 * max(last_s, 1e-3) / size)

@@ -1,9 +1,9 @@
-"""Anchors and class regions on the plane that shows the anchors best, or the decision along one feature.
+"""Anchors and class regions on the plane of largest variance of the anchors, or the decision along one feature.
 
-    z = o + a u + b v        u, v the principal directions of the anchors, weighted as their kernels are, o their mean
+    z = o + a u + b v        u, v the principal directions of the anchors, weighted by the kernel weights, o their mean
 
-Global kernels are evaluated there as a machine over three features, whatever their number d: with
-c = o + c_a u + c_b v + r, r at right angles to the plane,
+Global kernels are evaluated there as a machine with three features, for any d: with c = o + c_a u + c_b v + r, r at
+right angles to the plane,
 
     |z - c|^2 = (a - c_a)^2 + (b - c_b)^2 + |r|^2
     <z - c, w> = (a - c_a) <u, w> + (b - c_b) <v, w> - <r, w>
@@ -33,25 +33,25 @@ from mllkm_scale.report.prepared_space import unprepared
 
 __all__ = ["Plane", "anchor_regions", "class_codes", "class_colours", "pixels_that_pay", "plane_of"]
 
-MOST_ANCHORS = 1000  # that the plane is found from
+MOST_ANCHORS = 1000  # for computing the plane
 MOST_PIXELS, LEAST_PIXELS = 220, 40  # of a side of the picture
 KERNELS_AT_ONCE = 256
-LOOKUPS, BUMPS = 2e7, 1e8  # that a picture of a component-wise machine may take
+LOOKUPS, BUMPS = 2e7, 1e8  # limits for a picture of a component-wise machine
 DRAWN_ANCHORS = 400
 MOST_LEGEND = 20
-MARGIN = 0.12  # of the picture beyond the anchors, at each side
+MARGIN = 0.12  # of the picture beyond the anchors, on each side
 
 
 @dataclass(frozen=True)
 class Plane:
-    """An origin (d,), two orthonormal directions (2, d), and the share of the anchors' variance that lies in it."""
+    """An origin (d,), two orthonormal directions (2, d), and the share of the variance of the anchors in the plane."""
 
     origin: Array
     directions: Array
     share: float
 
     def coordinates(self, rows: Array) -> Array:
-        """Where rows (n, d) are projected to: (n, 2)."""
+        """The coordinates (n, 2) of the projections of rows (n, d)."""
         return (rows - self.origin) @ self.directions.T
 
     def points(self, coordinates: Array) -> Array:
@@ -77,7 +77,7 @@ def plane_of(model: Model) -> Plane:
 
 
 def _orthonormal(directions: Array, d: int) -> Array:
-    """Two orthonormal rows near those given, of which one or both may vanish; the largest entries are positive."""
+    """Two orthonormal rows near the given ones, which may be zero; the largest entries are positive."""
     rows: list[Array] = []
     for row in (*directions, *np.eye(3, d)):
         rest = row - sum((np.dot(row, other) * other for other in rows), np.zeros(d))
@@ -88,7 +88,7 @@ def _orthonormal(directions: Array, d: int) -> Array:
 
 
 def pixels_that_pay(model: Model) -> int:
-    """Pixels of a side that can be evaluated in a moment; 0 if too few could to make a picture."""
+    """Pixels per side that can be evaluated quickly; 0 if they are too few for a picture."""
     if not model.family.componentwise:
         return MOST_PIXELS
     d, tables = model.anchors.shape[1], model.form.tables
@@ -98,7 +98,7 @@ def pixels_that_pay(model: Model) -> int:
 
 
 def class_codes(model: Model, plane: Plane, coordinates: Array) -> NDArray[np.int64]:
-    """Position among the classes that the model decides for at points of the plane (n, 2)."""
+    """Position among the classes of the prediction at points of the plane (n, 2)."""
     if not model.family.componentwise:
         flat = np.column_stack([coordinates, np.zeros(len(coordinates))])
         return model.codes(_on_plane(model, plane).decision_function(flat))
@@ -106,7 +106,7 @@ def class_codes(model: Model, plane: Plane, coordinates: Array) -> NDArray[np.in
 
 
 def _on_plane(model: Model, plane: Plane) -> Model:
-    """The machine over (a, b, 0) that has the values of a global one at the points of the plane."""
+    """The machine over (a, b, 0) with the values of a global machine at the points of the plane."""
     places = plane.coordinates(model.anchors)
     distance, across = np.zeros(model.n_kernels), np.zeros(model.local_coef.shape)
     for start in range(0, model.n_kernels, KERNELS_AT_ONCE):
@@ -126,7 +126,7 @@ def _on_plane(model: Model, plane: Plane) -> Model:
 
 
 def class_colours(count: int) -> list[str]:
-    """A colour for each of so many classes: as different as they can be."""
+    """A colour for each class, as different as possible."""
     if count <= len(CLASS_COLOURS):
         return list(CLASS_COLOURS[:count])
     from matplotlib import colormaps
@@ -136,7 +136,7 @@ def class_colours(count: int) -> list[str]:
 
 
 def anchor_regions(model: Model, names: tuple[str, ...] | None) -> Picture:
-    """Anchors as marks over the class regions; for one feature, the outputs along it."""
+    """Anchors as marks over the class regions; with one feature, the outputs along it."""
     return _along_one_feature(model, names) if model.anchors.shape[1] == 1 else _on_the_plane(model, names)
 
 
@@ -195,9 +195,9 @@ def _draw_regions(
 
 
 def _units(model: Model, plane: Plane) -> Any:
-    """From coordinates of the plane to those of the axes: the units of the data where they are features of it.
+    """The map from coordinates of the plane to those of the axes: the units of the data, if the axes are features.
 
-    Quantile columns stay as they are: their units are not even along an axis.
+    Quantile columns are not converted, because their units are not linear along an axis.
     """
     scaling, projection = model.preprocessor.scaling, model.preprocessor.projection
     if plane.share < 1.0 or len(plane.origin) != 2 or projection is not None or scaling.mapped.any():
@@ -219,14 +219,15 @@ def _legend(axes: Axes, model: Model, colours: list[str]) -> None:
 
 def _caption(model: Model, plane: Plane, count: int, whole: bool, regions: bool) -> str:
     which = "All" if count == model.n_kernels else f"The {count} heaviest of {model.n_kernels:,}"
-    marks = f"{which} anchors, larger where their weight is, in the colour of the class that the model gives them."
+    marks = f"{which} anchors, sized by their weight, in the colour of their predicted class."
     if not regions:
         return f"{marks} They are projected to the plane that holds {100 * plane.share:.0f} % of their variance."
     if whole:
-        return f"{marks} The ground is what the model decides at each point."
+        return f"{marks} The background shows the prediction at each point."
     return (
-        f"{marks} They are projected to the plane that holds {100 * plane.share:.0f} % of their variance; the ground is"
-        " what the model decides at the points of this plane, so that an anchor far off it may have another colour."
+        f"{marks} They are projected to the plane that holds {100 * plane.share:.0f} % of their variance. The"
+        " background shows the prediction at the points of this plane, so an anchor far from the plane may have"
+        " another colour."
     )
 
 

@@ -1,6 +1,6 @@
-"""A run as its folder tells it: what each file says, where there is that file; all of the report is made from this.
+"""The contents of a run folder, from which the report is made.
 
-Files of earlier versions lack some fields, and a training that was interrupted has no model: what is not known is None.
+Files of earlier versions lack some fields, and an interrupted training run may have no model. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mllkm_scale.base.events import Epoch, Round, Streamed
-from mllkm_scale.base.folders import reading
-from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.files.folders import reading
+from mllkm_scale.base.files.regular import read_regular
 from mllkm_scale.base.schemas import MOST_JSON_BYTES, EvaluationFile, PlanFile, RunFile, conform, parse_json
 from mllkm_scale.errors import DataError
 from mllkm_scale.model.curves import Curve
@@ -31,30 +31,30 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder holds.
+    """The contents of a run folder.
 
     Attributes
     ----------
     path : pathlib.Path
     model : Model or None
-        Of rows of numbers: the features that are made of a table.
+        The model for rows of numbers, such as the features that are made of a table.
     whole : Model or None
-        The same behind the encoding of a table, if there is one.
+        The same model with the encoding of a table, if there is one.
     rounds : tuple of Round
-        Of a training.
+        Of a training run.
     reports : tuple of Streamed
         Of a stream.
     epochs : tuple of Epoch
-        In which kernels were learned, if they were.
+        The epochs in which kernels were learned, if any.
     record, plan : mapping
-        run.json and plan.json; empty where there is none.
+        run.json and plan.json; empty if missing.
     evaluation : Evaluation or None
     explained : tuple of mapping
-        What evaluation.json says of single rows.
+        The explained rows of evaluation.json.
     test_name : str
-        What was evaluated.
+        Name of the evaluated rows.
     model_bytes : int or None
-        Size of the model's file.
+        Size of the model file.
     in_folder : bool
         Whether there is a folder; an estimator has none.
     """
@@ -75,68 +75,68 @@ class Run:
 
     @property
     def name(self) -> str:
-        """How the run is called: by its folder."""
+        """The name of the run: that of its folder."""
         return self.path.absolute().name
 
     @property
     def is_stream(self) -> bool:
-        """Whether it has learned from a stream."""
+        """Whether it is a stream."""
         return bool(self.reports) or (not self.rounds and "max_samples" in self.parameters)
 
     @property
     def data(self) -> Record:
-        """What run.json says of the data."""
+        """The entry of run.json about the data."""
         return _mapping(self.record.get("data"))
 
     @property
     def parameters(self) -> Record:
-        """The parameters, of run.json or of the model."""
+        """The parameters, from run.json or from the model."""
         given = _mapping(self.record.get("parameters"))
         return given or (dict(self.model.certificate.params) if self.model is not None else {})
 
     @property
     def result(self) -> Record:
-        """How it ended; empty if it has not."""
+        """The result; empty if the run has not ended."""
         return _mapping(self.record.get("result"))
 
     @property
     def choice(self) -> Record:
-        """With which C learned kernels were weighed, if they were; empty if none were learned."""
+        """The choice of C and of the finish; empty if no kernels were learned."""
         return _mapping(self.record.get("choice"))
 
     @property
     def selection(self) -> Record:
-        """The settings that competed on held-out rows; empty if none did."""
+        """The settings that were compared on held-out rows; empty if none were."""
         return _mapping(self.record.get("selection"))
 
     @property
     def learned(self) -> Record:
-        """What run.json says of learned kernels; empty if there are none."""
+        """The entry of run.json about learned kernels; empty if there are none."""
         return _mapping(self.record.get("learned"))
 
     @property
     def n_candidates(self) -> int | None:
-        """Candidate kernels that the certificate is about."""
+        """Number of candidate kernels of the certificate."""
         if self.rounds:
             return self.rounds[-1].n_open
         return None if self.model is None or self.is_stream else self.model.certificate.n_open
 
     @property
     def status(self) -> str:
-        """By which rule it ended; "not finished" as long as it has not."""
+        """The rule by which it ended; "not finished" before that."""
         if self.result:
             return str(self.result.get("status", "ended"))
         return "not finished" if self.model is None or self.is_stream else self.model.certificate.status
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the features are called, as given in the data."""
+        """The names of the features, from the data."""
         names = self.data.get("feature_names")
         return tuple(map(str, names)) if isinstance(names, list) else None
 
     @property
     def elapsed_s(self) -> float | None:
-        """Seconds of the training, as far as it went."""
+        """Seconds of the training so far."""
         ended = self.result.get("elapsed_s")
         last = self.rounds[-1].elapsed_s if self.rounds else self.reports[-1].elapsed_s if self.reports else None
         return float(ended) if ended is not None else last
@@ -149,18 +149,18 @@ class Run:
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most memory that was measured."""
+        """The measured peak memory."""
         found = self.result.get("peak_bytes")
         return None if found is None else int(found)
 
 
 def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
-    """Read a run folder; `model` is that of its file, if the caller has it already.
+    """Read a run folder; `model` is that of its file, if the caller already has it.
 
     Raises
     ------
     DataError
-        If it is no folder, or none of a training or a stream.
+        If it is not the folder of a training run or a stream.
     ModelFileError
         If the model file is damaged.
     """
@@ -196,7 +196,7 @@ def read_run(path: str | os.PathLike[str], model: Model | None = None) -> Run:
 
 
 def _read_json(path: Path, kind: type[Any]) -> Record:
-    """What a file holds, which conforms to `kind`; nothing if there is none."""
+    """The contents of a file, checked against `kind`; empty if there is no file."""
     if not path.exists():
         return {}
     with reading(path.parent):

@@ -1,10 +1,11 @@
-"""The shape functions of a component-wise machine: f(x) = sum_l f_l(x_l), the most important l of them as curves.
+"""The shape functions of a component-wise machine: f(x) = sum_l f_l(x_l), with the most important l as curves.
 
-The importance of a feature is the standard deviation of f_l over the training rows, by the quantiles that the model
-keeps of them; over several classes, the root of the mean square. A model without these takes the values of its anchors.
+The importance of a feature is the standard deviation of f_l over the training rows, computed from the quantiles in the
+model; for several classes, it is the root of the mean square. A model without quantiles uses the values of its anchors.
 
-Kernels are bumps, so that a curve goes back to zero beyond the last anchor: that is no opinion on extreme values, but
-the want of one. Where no training row was seen, the picture is shaded and the curve dashed.
+Kernels are bumps, so a curve returns to zero beyond the last anchor. This does not mean that extreme values are
+neutral: the model has no information about them. Where there are no training rows, the picture is shaded and the curve
+is dashed.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = ["ShapeSection", "shape_section"]
 MOST_FEATURES = 9
 MOST_CLASSES = 10
 POINTS = 240
-BEYOND = 0.12  # of the range of the rows that is shown on both sides of it
+BEYOND = 0.12  # of the range of the rows, shown on both sides of it
 BARS = 40  # of the density
-HEIGHT = 0.16  # of the density, as a share of the picture
+HEIGHT = 0.16  # of the density bars, as a share of the picture
 
 
 @dataclass(frozen=True)
 class ShapeSection:
-    """Curves of the most important features, the colours of their classes, and how much all others matter."""
+    """Curves of the most important features, the colours of the classes, and the importance of all others."""
 
     pictures: list[Picture]
     legend: list[tuple[str, str]]
@@ -43,7 +44,7 @@ class ShapeSection:
 
 
 def shape_section(model: Model, names: tuple[str, ...] | None, every: bool = False) -> ShapeSection:
-    """The shape functions of the features that matter most, or of all that matter."""
+    """The shape functions of the most important features, or of all features with an effect."""
     spread = _spread(model)
     importance = np.sqrt(np.mean(spread**2, axis=1))
     order = np.argsort(-importance, kind="stable")[: None if every else MOST_FEATURES]
@@ -60,18 +61,18 @@ def shape_section(model: Model, names: tuple[str, ...] | None, every: bool = Fal
     shown = [_curves(model, shape, names, machines, float(shares[shape.feature]), limits) for shape in drawn]
     left_out = model.anchors.shape[1] - len(order)
     rest = 100 - shares[order].sum()
-    others = f" {left_out:,} more features hold {max(0.0, rest):.0f} %." if left_out else ""
+    others = f" {left_out:,} more features have {max(0.0, rest):.0f} %." if left_out else ""
     decides = (
-        f"Above 0 speaks for {model.classes[1]}, below for {model.classes[0]}."
+        f"Values above 0 favour {model.classes[1]}, and values below 0 favour {model.classes[0]}."
         if model.n_machines == 1
         else "The class with the largest sum wins."
     )
     rows = "training rows" if model.profile is not None else "anchors"
     intro = (
-        "The machine adds up one function of each feature. Importance is the spread (standard deviation) of a function"
-        f" over the {rows}, as a share of that of all features. Bars below show where the {rows} lie. Hardly any lie"
-        " in what is shaded: there the curve is dashed, and falls back to 0 because no kernel is near, not because such"
-        f" values are neutral.{others} {decides}"
+        "The score is a sum of one function per feature. Importance is the spread (standard deviation) of a function"
+        f" over the {rows}, as a share of that of all features. Bars below show the distribution of the {rows}. Shaded"
+        " parts have hardly any of them: there the curve is dashed, and returns to 0 because no kernel is near, not"
+        f" because such values are neutral.{others} {decides}"
     )
     return ShapeSection(shown, legend, intro)
 
@@ -79,7 +80,7 @@ def shape_section(model: Model, names: tuple[str, ...] | None, every: bool = Fal
 def _spread(model: Model) -> NDArray[np.float64]:
     """Standard deviation of f_kl over quantiles of the rows: (d, K)."""
     quantiles = _quantiles(model)
-    middles = 0.5 * (quantiles[:, 1:] + quantiles[:, :-1])  # each stands for the same share of the rows
+    middles = 0.5 * (quantiles[:, 1:] + quantiles[:, :-1])  # each represents the same share of the rows
     return np.array([Shapes.of(model, l).values(places).std(axis=0) for l, places in enumerate(middles)])
 
 
@@ -92,11 +93,12 @@ def _quantiles(model: Model) -> Array:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """A shape function on a grid, which has the least and the largest value of the rows, and the density of these."""
+    """A shape function on a grid that includes the smallest and the largest value of the rows, and the density of the
+    rows."""
 
     feature: int
     ticks: Array
-    seen: slice  # of the grid: from the least to the largest value
+    seen: slice  # of the grid: from the smallest to the largest value
     values: Array  # (n, K)
     edges: Array
     shares: Array  # of the rows, between the edges
@@ -111,7 +113,7 @@ def _drawn(model: Model, feature: int) -> _Drawn:
     ticks = np.concatenate([low - sides[:0:-1], within, high + sides[1:]])
     edges = np.linspace(low, high, BARS + 1)
     below = np.interp(edges, quantiles, np.linspace(0.0, 1.0, LEVELS))
-    below[0], below[-1] = 0.0, 1.0  # many rows may have the least or the largest value
+    below[0], below[-1] = 0.0, 1.0  # many rows may have the smallest or the largest value
     shares = np.diff(below) if high > low else np.zeros(BARS)
     first = len(sides) - 1
     seen = slice(first, first + POINTS)
@@ -159,7 +161,7 @@ def _curves(
 
 
 def _units(model: Model, feature: int, points: Array) -> Array:
-    """Values of a feature in the units of the data, where it is one of the data's."""
+    """Values of a feature in the units of the data, if it is a feature of the data."""
     if model.preprocessor.projection is not None:
         return points
     return model.preprocessor.scaling.invert_column(feature, points)

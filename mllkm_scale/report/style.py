@@ -1,4 +1,4 @@
-"""How the pictures look: sizes and colours that print well, without a display."""
+"""Style of the pictures: sizes and colours that print well, without a display."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RC: dict[str, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.2,
     "figure.constrained_layout.use": True,
-    "svg.hashsalt": "mllkm",  # the same picture has the same bytes
+    "svg.hashsalt": "mllkm",  # equal pictures have equal bytes
     "svg.fonttype": "none",
 }
 _settings = threading.RLock()  # matplotlib's settings are those of the process
@@ -39,7 +39,7 @@ _Made = TypeVar("_Made")
 
 
 def styled(draw: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
-    """A function that draws, in the style of this package, whatever the user's own settings are."""
+    """Decorator: draw in the style of this package, independent of the user's settings."""
 
     @wraps(draw)
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
@@ -52,12 +52,12 @@ def styled(draw: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 
 
 @styled
-def save(figure: Figure, path: Path, dpi: int = 200) -> list[Path]:
+def save(figure: Figure, path: Path) -> list[Path]:
     """Write a picture as PNG and SVG; `path` has no suffix."""
-    from mllkm_scale.base.folders import writing
+    from mllkm_scale.base.files.folders import writing
 
     paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
     with writing(path.parent):
         for target in paths:
-            figure.savefig(target, dpi=dpi, metadata={"Date": None} if target.suffix == ".svg" else None)
+            figure.savefig(target, dpi=200, metadata={"Date": None} if target.suffix == ".svg" else None)
     return paths

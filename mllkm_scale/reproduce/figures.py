@@ -1,10 +1,11 @@
-"""The paper's Figures 1 and 2, on synthetic data: two classes, uniform on a square, beside a piece-wise linear line.
+"""The paper's Figures 1 and 2, on synthetic data: two classes, uniform on a square, separated by a piecewise linear
+line.
 
 Figure 1 shows the data, and their images h(x) (x - c) under the eight maps, around one anchor. Figure 2 shows machines
 of the eight families with C = 1000: the output f(x) as a heat map, the true boundary in a continuous line and the
 learned one dashed, support vectors as circles and the anchors of active kernels as squares.
 
-The paper does not print the line; this one bends four times, and is a function of the first feature.
+The paper does not define the line; this one bends four times, and is a function of the first feature.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def draw_samples(n: int, seed: int) -> tuple[Array, Array]:
 
 
 def image(X: Array, anchor: Array, map: MapName, componentwise: bool, gamma: float) -> tuple[Array, Array]:
-    """phi(x) = h(x) (x - c), with one h for all components or one for each; and h, or the least of them, of every x."""
+    """phi(x) = h(x) (x - c), with one h for all components or one for each; and h, or the smallest of them, for every
+    x."""
     offsets = X - anchor
     squares = offsets**2 if componentwise else np.sum(offsets**2, axis=1, keepdims=True)
     h = bumps(map, squares, gamma)
@@ -74,7 +76,7 @@ def image(X: Array, anchor: Array, map: MapName, componentwise: bool, gamma: flo
 def draw_figure1() -> Figure:
     """Nine panels: the data, then the images under four global and four component-wise maps.
 
-    The fainter a sample, the smaller its h: what is far from the anchor.
+    Fainter samples have a smaller h: they are far from the anchor.
     """
     from matplotlib.figure import Figure
 
@@ -129,7 +131,7 @@ def _curve(axes: Axes, line: Array, nearness: Array) -> None:
 
 
 def train_family(map: str, componentwise: bool) -> MLLKMClassifier:
-    """A machine of one family, with the paper's gammas; kernels and features stay as they are."""
+    """A machine of one family, with the paper's gammas, without normalisation of kernels or features."""
     from mllkm_scale import MLLKMClassifier
 
     machine = MLLKMClassifier(

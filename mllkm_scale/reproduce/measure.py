@@ -1,6 +1,6 @@
 """One measurement of an experiment: load the data, split it at random, train a machine, test it, and time both.
 
-The splits depend on their seed alone, so that they are the same for every method.
+The splits depend only on their seed, so that they are the same for every method.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mllkm_scale.data.catalogue import ENTRIES, find, load
 __all__ = ["TRAIN_SHARE", "Split", "best_time_s", "random_split", "samples", "tested"]
 
 TRAIN_SHARE = 0.7
-_AT_LEAST_S = 0.05  # predictions are repeated so long, and the shortest counts: others wait for the machine
+_AT_LEAST_S = 0.05  # predictions are repeated for this time, and the shortest one counts
 
 
 def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
@@ -35,7 +35,7 @@ def samples(name: str, tell: Callable[[str], None]) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to test on."""
+    """Training rows and test rows."""
 
     X: Array
     y: Array

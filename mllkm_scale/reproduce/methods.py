@@ -1,11 +1,11 @@
-"""The methods of the paper's Table 2, each with the paper's setting: C = 100, features scaled to [0, 1].
+"""The methods of the paper's Table 2, with the paper's settings: C = 100, features scaled to [0, 1].
 
 The paper follows the procedure of SimpleMKL, whose kernels have unit trace: sum_i k(x_i, x_i) = 1. Here
 `normalize="trace"` gives a kernel a mean diagonal of one, n times as much, and C = 100 there is C = 100 / n here. The
-gammas are the paper's ten over [0.01, 10]. Local predictors are affine (`local_bias="auto"`) unless they are asked to
-be linear, as in the paper. The widths of LaSVM's kernel are chosen by cross-validation, and LLSVM has 32 anchors, as
-there. SimpleMKL and SequentialMKL scale the features themselves, to unit variance. A last row, which the paper does
-not have, chooses the C of one MLLKM by cross-validation too.
+gammas are the paper's ten over [0.01, 10]. Local predictors are affine (`local_bias="auto"`), or optionally linear, as
+in the paper. As in the paper, the width of the kernel of LaSVM is chosen by cross-validation, and LLSVM has 32 anchors.
+SimpleMKL and SequentialMKL scale the features to unit variance. The last row is not in the paper: there, C of one MLLKM
+is also chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _CHOICES_OF_C = (C, 10.0 * C, 100.0 * C, 1000.0 * C)
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the table: how its machine is made for n training samples, and how large a trained one is."""
+    """A row of the table: functions that make its machine for n training samples, and return the size of a trained
+    one."""
 
     name: str
     group: str
@@ -89,7 +90,7 @@ def _mllkm(map: str, componentwise: bool, local_bias: float | str) -> Callable[[
 
 
 def _chosen(n: int) -> Any:
-    """C by cross-validation, as the width of LaSVM's kernel is."""
+    """C by cross-validation, like the width of the kernel of LaSVM."""
     from sklearn.model_selection import GridSearchCV
 
     machine = _mllkm("gaussian", False, "auto")(n)

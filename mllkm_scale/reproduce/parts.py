@@ -1,6 +1,6 @@
-"""Records of a long evaluation, and how they are told.
+"""Records of a long evaluation, and their formatting.
 
-Each part is a JSON file of its own, so that an evaluation that was interrupted goes on where it was.
+Each part is a separate JSON file, so that an interrupted evaluation continues.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.folders import writing
+from mllkm_scale.base.files.folders import writing
+from mllkm_scale.base.files.whole import write_whole
 from mllkm_scale.base.version import __version__
-from mllkm_scale.base.whole_files import write_whole
 
 __all__ = ["Parts", "figure", "markdown_table"]
 
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a table.
+    """Lines of a Markdown table.
 
     >>> print(*markdown_table(["a", "b"], [["1", "2"]]), sep="\\n")
     | a | b |
@@ -31,7 +31,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
 
 
 def figure(value: float) -> str:
-    """A number with at least two digits that count.
+    """A number with at least two significant digits.
 
     >>> figure(1234.5), figure(12.34), figure(1.234), figure(0.01234)
     ('1,234', '12', '1.2', '0.012')
@@ -40,7 +40,7 @@ def figure(value: float) -> str:
 
 
 class Parts:
-    """A folder of records by name, each with the setting that it was made with.
+    """A folder of records by name, each with its settings.
 
     >>> import tempfile
     >>> parts = Parts(Path(tempfile.mkdtemp()))
@@ -56,7 +56,7 @@ class Parts:
             folder.mkdir(parents=True, exist_ok=True)
 
     def found(self, name: str, setting: Record) -> Record | None:
-        """The record of that name, if it was made with this setting by this version."""
+        """The record with this name, if it was made with these settings by this version."""
         try:
             stored = json.loads(self._path(name).read_text(encoding="utf-8"))
             same = (stored["setting"], stored["version"]) == (json.loads(json.dumps(setting)), __version__)
@@ -66,13 +66,13 @@ class Parts:
         return record if same else None
 
     def keep(self, name: str, setting: Record, record: Record) -> None:
-        """Write a record, whole or not at all."""
+        """Write a record atomically."""
         text = json.dumps({"version": __version__, "setting": setting, "record": record}, indent=1)
         with writing(self.folder):
             write_whole(self._path(name), text)
 
     def get(self, name: str, setting: Record, make: Callable[[], Record]) -> Record:
-        """The record of that name, made now if it is not there."""
+        """The record with this name, computed now if it is missing."""
         record = self.found(name, setting)
         if record is None:
             record = make()

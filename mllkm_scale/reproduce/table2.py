@@ -1,8 +1,8 @@
-"""The paper's Table 2: four UCI sets, random splits of 70/30, C = 100; a line for every method and data set.
+"""The paper's Table 2: four UCI data sets, random splits of 70/30, C = 100; a line for every method and data set.
 
-A task is one split of one data set: all methods are trained on its 70 % and tested on the rest, and the record is
-kept. Tasks run in processes of their own, one per core, with one thread each. `TABLE2` holds the printed figures of the
-paper: mean and standard deviation over its ten splits.
+A task is one split of one data set: all methods are trained on its 70 % and tested on the rest, and the record is kept.
+Tasks run in separate processes, one per core, with one thread each. `TABLE2` holds the printed figures of the paper:
+mean and standard deviation over its ten splits.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ TABLE2: dict[str, dict[str, Printed]] = {
 
 @dataclass(frozen=True)
 class TableSetting:
-    """What the table is made of."""
+    """Settings of the table."""
 
     splits: int = 10
     first_seed: int = 0
@@ -98,7 +98,7 @@ class TableSetting:
 
 @dataclass(frozen=True)
 class Row:
-    """A method on a data set: an entry a split."""
+    """A method on a data set: one entry per split."""
 
     data: str
     method: str
@@ -124,7 +124,7 @@ class PairedComparison:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows, what is significant, and the ranks over the data sets."""
+    """All rows, the significance tests, and the ranks over the data sets."""
 
     setting: TableSetting
     rows: tuple[Row, ...]
@@ -149,7 +149,7 @@ def run(
     jobs: int,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Table:
-    """Train and test every method on every split of every data set, or take what was kept of it."""
+    """Train and test every method on every split of every data set, or use stored records."""
     todo = [
         (name, seed)
         for name, (X, y) in samples.items()
@@ -225,7 +225,7 @@ def _part(name: str, seed: int) -> str:
 
 
 def _part_setting(setting: TableSetting, X: Array, y: Array) -> Record:
-    """What a record depends on, beside the version: the content of the data as well."""
+    """The settings of a record besides the version, including the content of the data."""
     import hashlib
 
     content = hashlib.sha256(np.ascontiguousarray(X).tobytes() + np.ascontiguousarray(y).tobytes()).hexdigest()
@@ -240,7 +240,7 @@ def _best(record: Record) -> str:
 def _computed(
     samples: Mapping[str, Samples], todo: list[tuple[str, int]], setting: TableSetting, jobs: int
 ) -> Generator[tuple[str, int, Record], None, None]:
-    """The records of these tasks, in the order in which they are done."""
+    """The records of these tasks, in the order of completion."""
     if jobs == 1 or len(todo) < 2:
         for name, seed in todo:
             yield name, seed, evaluate_split(*samples[name], seed, setting.local_bias)
@@ -254,7 +254,7 @@ def _computed(
         try:
             for task in as_completed(tasks):
                 yield *tasks[task], task.result()
-        except BaseException:  # a split takes up to a minute, which nobody waits for after Ctrl-C
+        except BaseException:  # a split takes up to a minute: do not wait for it after Ctrl-C
             for child in set(multiprocessing.active_children()) - before:
                 child.terminate()
             pool.shutdown(cancel_futures=True)  # waits until they are gone

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.base.files.whole import write_whole
 from mllkm_scale.report.style import BLUE, GREY, styled
 from mllkm_scale.reproduce.methods import GROUPS
 from mllkm_scale.reproduce.parts import markdown_table
@@ -26,7 +26,7 @@ LEVEL = 0.05
 
 @styled
 def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
-    """Methods from best to worst; the shade holds those that Nemenyi's test does not tell apart from the best."""
+    """Methods from best to worst; the shaded area has those that do not differ from the best by Nemenyi's test."""
     from matplotlib.figure import Figure
 
     order = ranks.mean.argsort(kind="stable")
@@ -40,7 +40,7 @@ def draw_ranks(methods: Sequence[str], ranks: Ranks) -> Figure:
     best, reach = means[0], min(means[0] + ranks.critical_difference, len(names) + 0.5)
     axes.axvspan(best, reach, color=BLUE, alpha=0.08, lw=0)
     axes.plot([best, reach], [-0.75, -0.75], color=BLUE, lw=2.5, solid_capstyle="butt")
-    text = f"critical difference {ranks.critical_difference:.2f}: not told apart from the best"
+    text = f"critical difference {ranks.critical_difference:.2f}: no significant difference from the best"
     axes.text(best, -0.95, text, fontsize=7, color=BLUE, va="bottom")
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -1.6)

@@ -1,4 +1,4 @@
-"""A training as a run: plan, problem, machines, checkpoints, folder, progress."""
+"""A training run: plan, problem, machines, checkpoints, folder, progress."""
 
 from mllkm_scale.base.events import Event, Finished, Listener, Notice, Phase, Round
 

@@ -1,6 +1,6 @@
-"""Advice on a training: what is very likely not meant, and what to do about it. Nothing here changes a result.
+"""Advice on a training run: likely mistakes, and how to avoid them. Advice does not change a result.
 
-The command line shows it as it shows notices, and the estimator makes warnings of it.
+The command line prints it like a notice, and the estimator issues it as a warning.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["advice_on_data", "advice_on_end", "advice_on_memory"]
 
-UNEQUAL = 1000.0  # ranges of the widest and the narrowest feature
-FEW, OF_MANY = 5, 500  # samples of a class, among so many
+UNEQUAL = 1000.0  # ratio of the ranges of the widest and the narrowest feature
+FEW, OF_MANY = 5, 500  # samples of a class, and of all classes
 ENDS = {
     "max_rounds": "allow more rounds",
     "time_limit": "allow more time",
-    "precision": "this is the limit of double precision; take a smaller C, or a larger tol",
+    "precision": "this is the limit of double precision; use a smaller C, or a larger tol",
 }
 
 
 def advice_on_data(summary: DataSummary, params: Params) -> Iterator[Advice]:
-    """What the pass over the data has shown."""
+    """Advice after the pass over the data."""
     if params.scaling == "none" and summary.spread > UNEQUAL:
         yield Advice(
             f"feature {summary.widest} (from 0) spans {summary.spread:,.0f} times as much as feature"
-            f" {summary.narrowest}, and scaling is none, so that distances are those of the widest features: use"
+            f" {summary.narrowest}, and there is no scaling, so that the widest features determine the distances: use"
             " scaling standard",
             "data",
         )
@@ -50,27 +50,27 @@ def advice_on_data(summary: DataSummary, params: Params) -> Iterator[Advice]:
 
 
 def advice_on_memory(budget_bytes: int) -> Iterator[Advice]:
-    """A budget that the machine does not have bounds nothing."""
+    """Advice on a budget that exceeds the memory of the machine."""
     there = int(psutil.virtual_memory().total)
     if budget_bytes > there:
         yield Advice(
             f"the memory budget of {format_bytes(budget_bytes)} is more than this machine has, which is"
-            f" {format_bytes(there)}: give a smaller one, which mllkm doctor suggests",
+            f" {format_bytes(there)}: give a smaller one, such as the one that mllkm doctor suggests",
             "memory",
         )
 
 
 def advice_on_end(status: str, gap: float, tol: float) -> Iterator[Advice]:
-    """A training that has ended before its gap was reached, by another limit than the number of kernels.
+    """Advice on a training run that ended above the tolerance, by another limit than the number of kernels.
 
     >>> [advice.text for advice in advice_on_end("max_rounds", 0.05, 0.01)]
-    ['training ended by max_rounds with a gap of 5 %, and 1 % was asked for: allow more rounds, or a larger tol']
+    ['training ended by max_rounds with a gap of 5 %, above the tolerance of 1 %: allow more rounds, or a larger tol']
     >>> list(advice_on_end("max_kernels", 0.05, 0.01))
     []
     """
     if status in ENDS and gap > tol:
         yield Advice(
-            f"training ended by {status} with a gap of {percent(gap)}, and {percent(tol)} was asked for:"
+            f"training ended by {status} with a gap of {percent(gap)}, above the tolerance of {percent(tol)}:"
             f" {ENDS[status]}, or a larger tol",
             "end",
         )

@@ -1,4 +1,4 @@
-"""From the final states of the machines to the model: folded coefficients, weights, and what was proved."""
+"""The model from the final states of the machines: folded coefficients, weights, and the certificate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mllkm_scale.run.strategy import MachineState
 __all__ = ["assemble", "assemble_learned", "plain_params", "profile_of"]
 
 _MOST_ROWS, _LEAST_ROWS = 1024, 32
-_MOST_BYTES = 8 << 20  # of the rows that are looked at, as far as they are not fewer than the least
+_MOST_BYTES = 8 << 20  # of the rows of the profile, unless these are fewer than the least number
 
 
 def assemble(
@@ -32,7 +32,7 @@ def assemble(
 ) -> Model:
     """The model of the machines.
 
-    One machine has weights (s,). Several (one-vs-rest) are merged over the union of their kernels, and have
+    One machine has weights (s,). Several machines (one-vs-rest) are merged over the union of their kernels, and have
     weights (K, s).
     """
     machines = [state.machine for state in states]
@@ -53,9 +53,9 @@ def assemble(
 def assemble_learned(
     problem: Problem, hinge: float, dual: float, params: Params, chosen: Mapping[str, int] | None = None
 ) -> Model:
-    """The model of the learned machine as it is; `hinge` is its sum over all samples, and `dual` the best known D.
+    """The model of the learned machine without MKL; `hinge` is the sum over all samples, and `dual` the best known D.
 
-    `chosen` is what a search has added to the parameters.
+    `chosen` are additional parameters that a search has chosen.
     """
     start = problem.learned
     assert start is not None
@@ -79,7 +79,7 @@ def _model(
     status: str,
     chosen: Mapping[str, int] | None = None,
 ) -> Model:
-    """A model and what is known of it."""
+    """A model with its record."""
     record = ModelRecord(
         primal=objective.primal,
         dual=objective.dual,
@@ -107,7 +107,7 @@ def _model(
 
 
 def profile_of(problem: Problem, model: Model) -> Profile:
-    """The profile of random rows of the training; which rows these are depends on the seed and the sizes alone."""
+    """The profile of random training rows; the choice of rows depends only on the seed and the sizes."""
     n, most = problem.data.n_rows, _MOST_BYTES // (8 * problem.data.n_features)
     count = min(n, max(_LEAST_ROWS, min(most, _MOST_ROWS)))
     rows = np.sort(np.random.default_rng([problem.seed, n]).choice(n, count, replace=False))
@@ -115,13 +115,14 @@ def profile_of(problem: Problem, model: Model) -> Profile:
 
 
 def plain_params(params: Params) -> dict[str, Any]:
-    """Parameters as JSON holds them; an array of anchors is named by its shape, weights of classes are text."""
+    """Parameters as JSON holds them; an array of anchors is represented by its shape, and weights of classes by
+    text."""
     plain = asdict(params)
     if not isinstance(plain["anchors"], str | int):
         plain["anchors"] = f"array {np.shape(params.anchors)}"
     plain["class_weight"] = class_weight_in_words(params.class_weight)
     for name in ("max_rounds", "time_limit", "scratch_dir", "n_jobs", "worker_timeout", "verbose", "memory_budget"):
-        del plain[name]  # they shape the run, not the model
+        del plain[name]  # they affect the run, not the model
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in plain.items()} | {
         "gammas": params.gammas if isinstance(params.gammas, str) else np.ravel(params.gammas).tolist()
     }

@@ -1,12 +1,12 @@
-"""The state of a checkpoint against the problem that it claims to be of: a state that cannot be true is refused.
+"""Checks of the state of a checkpoint against its problem: an impossible state is refused.
 
-Sizes, ids, the box of the duals and the simplex of the weights are looked at for every state. What a state says of its
-best machine is computed again, once: P in a pass over the samples, and of D the bound that the active kernels alone
-leave, for D itself would take a scan of all kernels:
+Sizes, ids, the box of the duals and the simplex of the weights are checked for every state. The bounds of the best
+machine are computed again once. P takes a pass over the samples. D itself would take a scan of all kernels, so it is
+compared with the bound from the active kernels:
 
     D <= sum alpha - 1/2 max over the active m of q_m(alpha)
 
-A field of the state that comes later needs a line in `_SEQUENTIAL` or `_PAPER`.
+A new field of the state needs a line in `_SEQUENTIAL` or `_PAPER`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mllkm_scale.solver.box import Box
 __all__ = ["StateSizes", "conform_duals", "require_end", "require_objective", "require_state"]
 
 
-_ROUNDING = 1e-6  # by which what is computed again may be off
-_UNIT = 1e-6  # by which weights may miss the simplex
+_ROUNDING = 1e-6  # allowed relative difference of recomputed values
+_UNIT = 1e-6  # allowed difference of the sum of weights from 1
 
 
 @dataclass(frozen=True)
 class StateSizes:
-    """What the fields of a state are bounded by: samples, outputs, kernel ids and the box."""
+    """The sizes that bound the fields of a state: samples, outputs, kernel ids and the box."""
 
     n: int
     K: int
@@ -46,7 +46,7 @@ class StateSizes:
 
     @classmethod
     def of(cls, problem: Problem, K: int) -> StateSizes:
-        """Of a machine on K columns of the signs."""
+        """The sizes of a machine on K columns of the signs."""
         return cls(problem.data.n_rows, K, len(problem.grid), problem.box)
 
 
@@ -132,9 +132,9 @@ _PAPER: dict[str, Check] = {
 
 
 def require_state(kind: type[Any], arrays: Mapping[str, Array], prefix: str, sizes: StateSizes) -> None:
-    """Refuse the arrays of a state, whose names begin with `prefix`, by a ValueError that names the one that is wrong.
+    """Refuse wrong arrays of a state, whose names begin with `prefix`, by a ValueError that names the array.
 
-    Fields that are missing and have a default are passed over.
+    Missing fields with a default are accepted.
     """
     own = {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
     try:
@@ -146,9 +146,9 @@ def require_state(kind: type[Any], arrays: Mapping[str, Array], prefix: str, siz
 
 
 def require_objective(state: Any, objective: Objective, problem: Problem, signs: Array, executor: Executor) -> None:
-    """Refuse a P that the machine of a state does not have, or a D that its duals cannot prove, by a ValueError."""
+    """Refuse, by a ValueError, a P that differs from that of the machine, or a D that the duals cannot prove."""
     machine: Machine = state.machine
-    if not np.isfinite(objective.primal):  # which would leave D unbounded, too
+    if not np.isfinite(objective.primal):  # then D would be unbounded, too
         raise ValueError(f"P is said to be {objective.primal:g}")
     size = max(abs(objective.primal), 1e-300)
     if isinstance(state, State) and not (objective.primal == state.best_primal and objective.dual >= state.bound):
@@ -164,7 +164,7 @@ def require_objective(state: Any, objective: Objective, problem: Problem, signs:
 
 
 def require_end(state: Any, proof: Proof | None, problem: Problem, signs: Array, executor: Executor) -> None:
-    """Refuse the end of a training that another one begins from, if it says what is not so, by a ValueError."""
+    """Refuse, by a ValueError, wrong values in the end of a training run from which another one starts."""
     if isinstance(state, State):
         require_objective(state, Objective(state.best_primal, state.bound), problem, signs, executor)
     if proof is not None:
@@ -187,7 +187,7 @@ def _primal(machine: Machine, problem: Problem, signs: Array, executor: Executor
 
 
 def _provable(duals: Array, machine: Machine, problem: Problem, signs: Array) -> float:
-    """The most that duals (n, K) can prove, by the active kernels alone."""
+    """The largest D that duals (n, K) can prove, given the active kernels only."""
     rows = np.flatnonzero(duals.any(axis=1))
     if not len(rows) or not len(machine.active):
         return float(duals.sum())

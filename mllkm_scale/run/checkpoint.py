@@ -1,7 +1,7 @@
-"""The state after a round, from which a training continues with the same bits.
+"""The state after a round, from which a training run continues with the same bits.
 
-A checkpoint is an archive file. Its fingerprint stands for the data and the parameters: what one training left
-is never continued by another.
+A checkpoint is an archive file. Its fingerprint identifies the data and the parameters, so that a training run cannot
+continue the checkpoint of another one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.base.schemas import conform
 from mllkm_scale.errors import CheckpointError, ParameterError
 
-__all__ = ["ANEW", "checkpoint_seed", "fitting", "load_checkpoint", "save_checkpoint"]
+__all__ = ["START_AGAIN", "checkpoint_seed", "fitting", "load_checkpoint", "save_checkpoint"]
 
 KIND, VERSION = "mllkm-checkpoint", 1
-ANEW = "train anew with --overwrite (overwrite=True)"
+START_AGAIN = "start again with --overwrite (overwrite=True)"
 
 
 def save_checkpoint(
@@ -31,17 +31,17 @@ def save_checkpoint(
     header: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write the state after a round; the checkpoint before it stands until this one is whole.
+    """Write the state after a round; the previous checkpoint stays until this one is complete.
 
     Parameters
     ----------
     path : path
     fingerprint : str
-        Stands for the data and the parameters, as the caller computes it.
+        Identifies the data and the parameters; computed by the caller.
     round : int
-        Rounds done.
+        Number of completed rounds.
     header : mapping
-        Scalars of the state, as JSON holds them; "fingerprint" and "round" are taken.
+        Scalars of the state, as JSON values; "fingerprint" and "round" are reserved.
     arrays : mapping
         Arrays of the state by name.
 
@@ -63,19 +63,19 @@ def save_checkpoint(
 
 
 def checkpoint_seed(path: str | os.PathLike[str]) -> int:
-    """The seed of the training that wrote the checkpoint, for one that was started without a seed of its own."""
+    """The seed in the checkpoint, for a training run that was started without a seed."""
     header, _ = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
     if type(header.get("seed")) is not int or header["seed"] < 0:
-        raise CheckpointError(f"{path} names no seed, so it is damaged: {ANEW}")
+        raise CheckpointError(f"{path} names no seed, so it is damaged: {START_AGAIN}")
     return int(header["seed"])
 
 
 def load_checkpoint(
     path: str | os.PathLike[str], fingerprint: str, header_kind: type[Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header, with "round" and "fingerprint" in it, and arrays as they were saved.
+    """The header, including "round" and "fingerprint", and the arrays.
 
-    The header is one of `header_kind` (see `schemas`), if that is given; what the arrays hold, the caller looks at.
+    The header is checked against `header_kind` (see `schemas`), if given; the caller checks the arrays.
 
     Raises
     ------
@@ -87,13 +87,13 @@ def load_checkpoint(
     try:
         header, arrays = read_archive(path, kind=KIND, version=VERSION, error=CheckpointError)
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; or {ANEW}") from error
+        raise CheckpointError(f"{error}; or {START_AGAIN}") from error
     if not isinstance(header.get("round"), int) or not isinstance(header.get("fingerprint"), str):
-        raise CheckpointError(f"{path} names no round or no fingerprint, so it is damaged: {ANEW}")
+        raise CheckpointError(f"{path} names no round or no fingerprint, so it is damaged: {START_AGAIN}")
     if header["fingerprint"] != fingerprint:
         raise CheckpointError(
-            f"{path} belongs to a training on other data or with other parameters: resume it with those that"
-            f" it was started with, or {ANEW}"
+            f"{path} belongs to a training run on other data or with other parameters: resume it with those that"
+            f" it was started with, or {START_AGAIN}"
         )
     if header_kind is not None:
         with fitting(path):
@@ -103,8 +103,8 @@ def load_checkpoint(
 
 @contextmanager
 def fitting(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Block that looks at what a checkpoint holds: a ValueError in it is reported with the file and the remedy."""
+    """Context of checks of a checkpoint: a ValueError in it is reported with the file and the remedy."""
     try:
         yield
     except ValueError as error:
-        raise CheckpointError(f"{path} holds what no training can have left ({error}): {ANEW}") from None
+        raise CheckpointError(f"{path} holds what no training can have left ({error}): {START_AGAIN}") from None

@@ -1,20 +1,21 @@
-"""The folder of a training or a stream: model, checkpoint, history, plan and log, held by one process at a time.
+"""The folder of a training run or a stream: model, checkpoint, history, plan and log, held by one process at a time.
 
     model.mllkm      the model, once training has ended
     checkpoint.npz   the state after the last round
-    history.jsonl    one JSON object a round
-    selection.json   the settings that competed, their errors on held-out rows, and which was taken
-    learning.npz     the descent that learns kernels, as far as it has come; after its end, the learned kernels
-    learning.jsonl   one JSON object an epoch of it
-    stream.jsonl     for a stream instead: one JSON object for some hundred samples
-    plan.json        where the memory was to go
-    run.json         parameters, data, versions; when it has ended, the result
-    evaluation.json  the model on the test rows, where such were given
-    report.html      all of it for a person, with pictures
-    run.log          what happened when
-    .lock            who works in the folder
+    history.jsonl    one JSON object per round
+    selection.json   the settings that were compared, their errors on held-out rows, and the choice
+    size.json        with `max_bytes`: the size that was chosen
+    learning.npz     the state of the descent that learns kernels; after its end, the learned kernels
+    learning.jsonl   one JSON object per epoch of the descent
+    stream.jsonl     for a stream instead of the history: one JSON object per some hundred samples
+    plan.json        the planned use of memory
+    run.json         parameters, data, versions; at the end the result
+    evaluation.json  errors of the model on the test rows, if there are any
+    report.html      the report, with pictures
+    run.log          the log, with times
+    .lock            the process that works in the folder
 
-A file of JSON appears whole or not at all; history and log grow line by line.
+A JSON file appears completely or not at all; history and log grow line by line.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.base.events import Epoch, Event, Round, Streamed, jsonable
-from mllkm_scale.base.folders import require_path, writing
-from mllkm_scale.base.whole_files import sweep_partial, write_whole
+from mllkm_scale.base.files.folders import require_path, writing
+from mllkm_scale.base.files.whole import sweep_partial, write_whole
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import CheckpointError, ParameterError
 from mllkm_scale.run.history import LOGGER, History, log_to
@@ -37,20 +39,21 @@ from mllkm_scale.run.lock import locked
 __all__ = ["RunFolder"]
 
 MODEL, CHECKPOINT, HISTORY, STREAM = "model.mllkm", "checkpoint.npz", "history.jsonl", "stream.jsonl"
-SELECTION, LEARNING, EPOCHS = "selection.json", "learning.npz", "learning.jsonl"
+SELECTION, SIZE, LEARNING, EPOCHS = "selection.json", "size.json", "learning.npz", "learning.jsonl"
 PLAN, RUN, LOG, LOCK = "plan.json", "run.json", "run.log", ".lock"
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
 
-class RunFolder:
-    """The files of one training.
+class RunFolder(Closing):
+    """The files of one training run.
 
-    Make one with `create` or `resume`: they take the folder's lock, which `close`, the end of a `with` block
-    or the death of the process gives back. While it is open, what the package logs also goes to run.log.
+    Make one with `create` or `resume`. They acquire the lock of the folder, and `close`, the end of a `with` block or
+    the end of the process releases it. While the folder is open, log messages of the package are also written to
+    run.log.
 
     Attributes
     ----------
-    path, model, checkpoint, selection, learning, history, plan, run, evaluation, report, log : pathlib.Path
+    path, model, checkpoint, selection, size, learning, history, plan, run, evaluation, report, log : pathlib.Path
         The folder and its files.
     streamed, epochs : History
         The reports of a stream, and the epochs in which kernels were learned.
@@ -78,13 +81,14 @@ class RunFolder:
         self._rounds = History(self.history, Round)
         self.streamed = History(self.path / STREAM, Streamed)
         self.selection = self.path / SELECTION
+        self.size = self.path / SIZE
         self.learning = self.path / LEARNING
         self.epochs = History(self.path / EPOCHS, Epoch)
-        self._held = ExitStack()  # lock, log and history, once they are open
+        self._held = ExitStack()  # lock, log and history that are open
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
-        """Start anew; `clear` removes the files of an earlier training when the new one is sure to begin.
+        """Start a new run; `clear` removes the files of an earlier one as soon as the new one has begun.
 
         Raises
         ------
@@ -105,7 +109,7 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: str | os.PathLike[str]) -> Self:
-        """Continue the training of a folder; follow it by `load_checkpoint` and `cut_history`.
+        """Continue the run of a folder; call `load_checkpoint` and `cut_history` afterwards.
 
         Raises
         ------
@@ -123,37 +127,38 @@ class RunFolder:
 
     @property
     def resumable(self) -> bool:
-        """Whether there is something to go on from: a round, or a part of the descent that learns kernels."""
+        """Whether the run can be continued: from a round, or from a part of the descent that learns kernels."""
         return self.checkpoint.exists() or self.learning.exists()
 
     def clear(self) -> None:
-        """Remove the files of an earlier training but for its log; all other files stay."""
+        """Remove the files of an earlier training run except its log; all other files stay."""
         with writing(self.path):
             state = (self.model, self.checkpoint, self.history, self.streamed.path, self.plan, self.run)
-            for file in (*state, self.selection, self.learning, self.epochs.path, self.evaluation, self.report):
+            before = (self.selection, self.size, self.learning, self.epochs.path)
+            for file in (*state, *before, self.evaluation, self.report):
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files and give the lock back."""
+        """Close the files and release the lock."""
         self._held.close()
 
     def append_history(self, event: Round) -> None:
-        """Add a round to history.jsonl; it is on its way to the disk when this returns."""
+        """Add a round to history.jsonl, and flush it."""
         self._rounds.append(event)
 
     def cut_history(self, last_round: int) -> tuple[Round, ...]:
-        """Forget the rounds after `last_round`, and a line cut short by a crash; return the rounds kept."""
+        """Remove the rounds after `last_round`, and an incomplete line; return the remaining rounds."""
         return self._rounds.cut(last_round)
 
     def read_history(self) -> tuple[Round, ...]:
         """The rounds of history.jsonl up to the first line that is damaged.
 
-        A number that was not finite comes back as nan.
+        Numbers that were not finite are nan.
         """
         return self._rounds.read()
 
     def write_json(self, name: str, obj: Any) -> None:
-        """Write a file of JSON; it is either the old one or the whole new one, also after a crash."""
+        """Write a JSON file; even after a crash, it is either the old one or the complete new one."""
         if Path(name).name != name:
             raise ParameterError(f"{name!r} is to be a file of the run folder: give a name without folders")
         text = json.dumps(jsonable(obj), indent=2, allow_nan=False) + "\n"
@@ -161,7 +166,7 @@ class RunFolder:
             write_whole(self.path / name, text)
 
     def record(self, event: Event) -> None:
-        """Listen: every event goes to run.log, a round to history.jsonl, and an epoch to learning.jsonl."""
+        """Record an event in run.log, a round also in history.jsonl, and an epoch in learning.jsonl."""
         if isinstance(event, Round):
             self.append_history(event)
         elif isinstance(event, Epoch):
@@ -170,7 +175,7 @@ class RunFolder:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Take the lock, and start the log after the block; all is given back if one of them fails."""
+        """Acquire the lock, and start the log after the block; release everything if one of them fails."""
         with ExitStack() as held:
             with writing(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -183,12 +188,6 @@ class RunFolder:
             with writing(self.path):
                 held.enter_context(log_to(self.log))
             self._held = held.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"

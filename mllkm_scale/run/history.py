@@ -1,9 +1,9 @@
-"""What a run folder records line by line: history.jsonl, stream.jsonl and run.log.
+"""The files that grow line by line: history.jsonl, stream.jsonl and run.log.
 
-history.jsonl and stream.jsonl hold the rounds of a training, or the reports of a stream, one JSON object a line.
-Versions of the package differ in the fields of a round. One that a line does not have takes its default; one that this
-version does not know is not read, but stays in the file. The history is a record: whether a training can be resumed is
-for its checkpoint to say. run.log is what the package logs while a training runs.
+history.jsonl and stream.jsonl hold the rounds of a training run, or the reports of a stream, one JSON object per line.
+Versions of the package differ in the fields of a round. A missing field has its default; an unknown field is ignored,
+but stays in the file. The history is only a record: a training run is resumed from its checkpoint. run.log holds the
+log messages of the package.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import IO, Any, Generic, TypeVar
 import msgspec
 
 from mllkm_scale.base.events import Epoch, Round, Streamed, event_fields
-from mllkm_scale.base.folders import reading, writing
-from mllkm_scale.base.regular_files import open_to_append, read_regular
+from mllkm_scale.base.files.folders import reading, writing
+from mllkm_scale.base.files.regular import open_to_append, read_regular
+from mllkm_scale.base.files.whole import write_whole
 from mllkm_scale.base.schemas import parse_json
-from mllkm_scale.base.whole_files import write_whole
 from mllkm_scale.errors import DataError
 from mllkm_scale.printable import printable
 
@@ -44,7 +44,7 @@ class _Printable(logging.Formatter):
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Block in which what the package logs, from level INFO on, is appended to a file as well.
+    """Context in which log messages of the package, from level INFO on, are also appended to a file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +78,7 @@ class History(Generic[Numbered]):
         self._file: IO[str] | None = None
 
     def append(self, event: Numbered) -> None:
-        """Add an event; it is on its way to the disk when this returns."""
+        """Add an event, and flush it."""
         with writing(self.path.parent):
             if self._file is None:
                 self._file = open_to_append(self.path)
@@ -86,11 +86,11 @@ class History(Generic[Numbered]):
             self._file.flush()
 
     def read(self) -> tuple[Numbered, ...]:
-        """The events up to the first line that is damaged; a number that was not finite comes back as nan."""
+        """The events up to the first damaged line; numbers that were not finite are nan."""
         return tuple(event for _, event in self._intact())
 
     def cut(self, last_number: int) -> tuple[Numbered, ...]:
-        """Forget the events after `last_number`, and a line cut short by a crash; return those kept."""
+        """Remove the events after `last_number`, and an incomplete line; return the remaining events."""
         kept = [(line, event) for line, event in self._intact() if event.number <= last_number]
         self.close()
         with writing(self.path.parent):
@@ -104,7 +104,7 @@ class History(Generic[Numbered]):
             self._file = None
 
     def _intact(self) -> list[tuple[str, Numbered]]:
-        """The lines as they stand in the file, with their events, up to the first that is damaged."""
+        """The lines of the file with their events, up to the first damaged line."""
         if not self.path.exists():
             return []
         with reading(self.path.parent):
@@ -133,6 +133,6 @@ def _event_from(line: str, kind: type[Numbered]) -> Numbered | None:
 
 
 def _in_range(event: Any) -> bool:
-    """Whether no count is negative or absurd: numbers of a file are drawn and added up."""
+    """Whether all counts are in range: the report draws and adds them."""
     counts = [value for value in vars(event).values() if isinstance(value, int)]
     return all(0 <= count <= 2**62 for count in counts)

@@ -1,8 +1,8 @@
 """The lock of a run folder: one process at a time trains in it.
 
-The lock is the system's own one (flock), which ends with its process; the file says who holds it. On a file system
-without such locks, as NFS may be mounted, a second file takes their place. It outlives its process: the lock of a dead
-process of this host is taken over, that of another host is not.
+The lock is that of the system (flock), which ends with its process; the file names the process that holds it. A file
+system without such locks, such as some NFS mounts, has a second file instead. That file outlives its process: the lock
+of a dead process of this host is taken over, and the lock of another host is not.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from mllkm_scale.errors import ScratchError
 
 __all__ = ["locked"]
 
-PATIENCE_S = 0.2  # a lock that is given back, or taken over, at this moment needs a second attempt
+PATIENCE_S = 0.2  # a lock that is being released or taken over needs a second attempt
 _A_LINK = "{} is a symbolic link, which is not followed: remove it"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the folder that the file `path` is in; the file is gone afterwards.
+    """Hold the lock of the folder of the file `path`; the file is removed afterwards.
 
     Raises
     ------
     ScratchError
-        If another process holds the lock, which is named, or the file is a symbolic link.
+        If another process, which the message names, holds the lock, or the file is a symbolic link.
     OSError
         If the lock file cannot be written.
 
@@ -50,7 +50,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # Removed while the lock is held: whoever waits for the removed file sees that it is, and begins anew.
+        # Removed while the lock is held: a process that waits for the removed file notices this, and starts again.
         with suppress(OSError):
             path.unlink()
         lock.release()
@@ -71,7 +71,7 @@ def _acquired(path: Path) -> BaseFileLock:
             lock.acquire()
     except Timeout:
         raise ScratchError(
-            f"{path.parent} is in use by a training of {_holder(path)}: wait for it to end or name another folder;"
+            f"{path.parent} is in use by a training run of {_holder(path)}: wait for it to end or name another folder;"
             f" if that process has ended, remove {path}"
         ) from None
     except OSError as error:
@@ -82,11 +82,11 @@ def _acquired(path: Path) -> BaseFileLock:
 
 
 def _require_plain(path: Path) -> None:
-    """Refuse what is no lock file before it is opened, or removed in the end."""
+    """Refuse a path that is not a lock file before it is opened or removed."""
     if path.is_symlink():
         raise ScratchError(_A_LINK.format(path))
     if not path.is_file():
-        raise ScratchError(f"{path} is no regular file: remove it")
+        raise ScratchError(f"{path} is not a regular file: remove it")
 
 
 def _write_holder(lock: int) -> None:
@@ -95,7 +95,7 @@ def _write_holder(lock: int) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who holds the lock: process and host are the first lines of either file."""
+    """The process that holds the lock: process id and host are the first lines of either file."""
     with (
         suppress(OSError, ValueError),
         open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file,

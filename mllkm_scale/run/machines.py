@@ -1,4 +1,4 @@
-"""The machines of one problem in turn, each from where it starts to what is proved of it.
+"""Trains the machines of one problem one after the other, each from its start to its certificate.
 
 With shared weights there is one machine for all columns of the signs; otherwise there is one machine for each.
 """
@@ -22,20 +22,20 @@ from mllkm_scale.model.model import Model
 from mllkm_scale.params import Params
 from mllkm_scale.run.assembly import assemble
 from mllkm_scale.run.checked_state import StateSizes, require_objective, require_state
-from mllkm_scale.run.choice import learned_margins, machine_start
 from mllkm_scale.run.problem import Problem
 from mllkm_scale.run.session import Resources
 from mllkm_scale.run.strategy import make_machine, state_arrays, state_from_arrays
+from mllkm_scale.run.tuning.choice import learned_margins, machine_start
 
 __all__ = ["COLD", "Machines", "Start", "columns_of_machines"]
 
 
 @dataclass(frozen=True)
 class Start:
-    """The end of another training on the same data, from which the machines of a path begin.
+    """The end of another training run on the same data, from which the machines of a path start.
 
-    With the same C the problem is the same: a smaller `max_kernels` then keeps the heaviest kernels to begin with, and
-    what was proved before still holds.
+    With the same C, the problem is the same: a smaller `max_kernels` then starts from the kernels with the largest
+    weights, and the bounds remain valid.
     """
 
     states: tuple[Any, ...] = ()
@@ -47,14 +47,14 @@ COLD = Start()
 
 
 def columns_of_machines(problem: Problem, multi_class: str) -> list[slice]:
-    """The columns of the signs that each machine has."""
+    """The columns of the signs of each machine."""
     return [slice(None)] if multi_class == "shared" else [slice(k, k + 1) for k in range(problem.signs.shape[1])]
 
 
 class Machines:
-    """The machines of a problem: their states, their objectives, and what the last rounds proved.
+    """The machines of a problem: their states, their objectives, and their bounds.
 
-    `after_round` is called when a round has ended, with its certificate and whether the machine goes on from its state.
+    `after_round` is called after a round, with its certificate and whether the machine continues from its state.
     """
 
     def __init__(
@@ -68,23 +68,23 @@ class Machines:
         self.problem, self.params, self.resources = problem, params, resources
         self.after_round, self.start = after_round, start
         self.columns = columns_of_machines(problem, params.multi_class)
-        self.states: list[Any] = []  # the last one perhaps under way
+        self.states: list[Any] = []  # the last one may be in training
         self.objectives: list[Objective] = []  # certified by the last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
 
     @property
     def n_rounds(self) -> int:
-        """Rounds of all machines."""
+        """Number of rounds of all machines."""
         return sum(state.round for state in self.states)
 
     @property
     def complete(self) -> bool:
-        """Whether every machine has ended a round."""
+        """Whether every machine has completed a round."""
         return len(self.states) == len(self.columns)
 
     def train(self) -> str:
-        """Train all of them; returns the first status other than "converged", if there is one."""
+        """Train all machines; return the first status other than "converged", if there is one."""
         statuses = [self.train_one(number) for number in range(len(self.columns))]
         return next((status for status in statuses if status != "converged"), "converged")
 
@@ -94,7 +94,7 @@ class Machines:
         return assemble(self.problem, self.states, total, self.params, status)
 
     def train_one(self, number: int) -> str:
-        """Rounds of one machine until its stopping rule or a limit; returns which of them ended it."""
+        """Train one machine until its stopping rule or a limit; return the status."""
         signs = self.problem.signs[:, self.columns[number]]
         machine: Any = make_machine(self.problem, signs, self.params, self.resources)
         known = self.start.proofs[number] if self.start.proofs else None
@@ -109,7 +109,7 @@ class Machines:
         return status
 
     def improve(self, machine: Any, number: int) -> str:
-        """Rounds until the gap is small enough, a limit, or no progress; returns which of them ended the rounds."""
+        """Rounds until the gap is small enough, a limit is reached, or there is no progress; return the status."""
         status = self.limit(number)
         if status is not None:
             return status
@@ -122,14 +122,15 @@ class Machines:
         return status or ("max_kernels" if machine.budget_spent(self.states[number]) else "precision")
 
     def shrink(self, machine: Any, number: int) -> None:
-        """Keep the heaviest `max_kernels` of the best machine, and solve for them once more, to the tolerance."""
+        """Keep the `max_kernels` largest weights of the best machine, and solve for these kernels again, to the
+        tolerance."""
         fewer = machine.truncated(self.states[number], self.params.max_kernels)
         state, certificate = next(machine.rounds(fewer))
         self.remember(number, state, certificate)
         self.after_round(certificate, False)
 
     def begin(self, machine: Any, number: int) -> Any:
-        """Where a machine goes on from: its checkpoint, the end of another, the learned machine, or nothing."""
+        """The initial state of a machine: from its checkpoint, another run, the learned machine, or nothing."""
         problem, start = self.problem, self.start
         if number < len(self.states):
             return self.states[number]
@@ -143,22 +144,22 @@ class Machines:
         return machine_start(machine, problem, self.columns[number], margins)
 
     def limit(self, number: int) -> str | None:
-        """The rule by which this machine is to end now, if any."""
+        """The limit that ends this machine now, if any."""
         if number >= len(self.states):
             return None
         if self.objectives[number].gap <= self.params.tol:
             return "converged"
         if self.params.max_rounds is not None and self.states[number].round >= self.params.max_rounds:
             return "max_rounds"
-        return "time_limit" if self.resources.out_of_time() else None
+        return "time_limit" if self.resources.clock.is_over() else None
 
     def remember(self, number: int, state: Any, certificate: Certificate) -> None:
-        """A round has ended in this state."""
+        """Record the state after a round."""
         self.states[number:] = [state]
         self.objectives[number:] = [Objective(certificate.primal, certificate.dual)]
 
     def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
-        """Certify the last state by the duals that it knows, or by earlier ones that prove more; returns its status."""
+        """Certify the last state by its duals, or by earlier ones that prove more; return the status."""
         state, objective = self.states[number], self.objectives[number]
         proofs = [Proof(objective.dual, state.proof)]
         if earlier is not None:
@@ -178,7 +179,7 @@ class Machines:
         return arrays
 
     def restore(self, objectives: Sequence[Objective], arrays: Mapping[str, Array]) -> None:
-        """Take up the states of a checkpoint; a ValueError if they cannot be states of this problem."""
+        """Continue from the states of a checkpoint; a ValueError if they cannot belong to this problem."""
         if not 1 <= len(objectives) <= len(self.columns):
             raise ValueError(f"there are {len(objectives)} objectives of {len(self.columns)} machines")
         kind: type[Any] = PaperState if self.params.strategy == "paper" else State

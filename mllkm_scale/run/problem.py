@@ -1,8 +1,7 @@
-"""From a data set and parameters to the problem that is solved: prepared rows, signs, and the grid of kernels."""
+"""The problem to solve, from a data set and parameters: prepared rows, signs, and the grid of kernels."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.events import Phase
+from mllkm_scale.base.events import Notice, Phase
 from mllkm_scale.base.executor import Executor, ThreadExecutor
 from mllkm_scale.base.weighted import unit_weights
 from mllkm_scale.data import Dataset, Preprocessor, check, prepare
@@ -24,41 +23,28 @@ from mllkm_scale.kernels.grid import Family, KernelGrid, RowSource
 from mllkm_scale.kernels.maps import check_map
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS, trace_scales
 from mllkm_scale.learn.machine import Metric
-from mllkm_scale.learn.proposals import Keeper, learn_kernels
+from mllkm_scale.learn.proposals import Keeper, Learned, learn_kernels
 from mllkm_scale.learn.ranking import importance_of, most_important
-from mllkm_scale.learn.settings import Tryout, learn_settings, learned_kernels
+from mllkm_scale.learn.settings import TIME_SHARE, Tryout, learn_settings, learned_kernels
 from mllkm_scale.learn.start import LearnedRecord, LearnedStart, folded, record_of, start_of
 from mllkm_scale.model.names import unique_names
 from mllkm_scale.params import Params
 from mllkm_scale.plan.contenders import FOLD_ROWS, contenders
 from mllkm_scale.run.advice import advice_on_data, advice_on_memory
+from mllkm_scale.run.fingerprint import fingerprint_of
 from mllkm_scale.run.session import Resources
 from mllkm_scale.solver.box import Box
 
-__all__ = ["Problem", "build_problem", "check_by", "fingerprint_of"]
+__all__ = ["Problem", "build_problem", "check_by"]
 
 _SAMPLE_ROWS = 1000  # for distances
-_ADDED = ("max_bytes", "max_features")  # after the first fingerprints, which have to stay what they were
-_RESULT_FREE = (
-    "class_weight",  # shapes it by the weights of the rows
-    "tol",
-    "max_kernels",
-    "max_rounds",
-    "time_limit",
-    "memory_budget",
-    "scratch_dir",
-    "n_jobs",
-    "worker_timeout",
-    "verbose",
-    "reduction",
-)  # parameters that a resumed training may change; what a reduction makes of the rows is in their prepared values
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All that the solver needs to know of the data; `signs` (n, K) in one byte each, K = 1 for two classes.
+    """The data for the solver; `signs` (n, K) with one byte each, K = 1 for two classes.
 
-    `weights` are those of the rows in the loss, None where they are one.
+    `weights` are those of the rows in the loss, None if all are one.
     """
 
     data: Dataset
@@ -90,7 +76,7 @@ class Problem:
 
 
 class Opening(Protocol):
-    """Opens the file that keeps the descent of a training, which this fingerprint and seed stand for."""
+    """Opens the file of the descent of a training run with this fingerprint and seed."""
 
     def __call__(self, fingerprint: str, seed: int) -> Keeper: ...
 
@@ -105,11 +91,11 @@ def build_problem(
     features: Array | None = None,
     summary: DataSummary | None = None,
 ) -> Problem:
-    """Check, scale, project, learn, and lay out the open set; streamed, within the plan, the passes by the executor.
+    """Check, scale, project, learn kernels, and define the open set; streamed, within the plan, with passes by the
+    executor.
 
-    Of settings that are still open, the first is taken. With a `tryout` the descent is one to compare settings by.
-    `features` are numbers of those that are used, where they are known already, and `summary` is of data that have been
-    checked.
+    If settings are still open, the first one is used. With a `tryout`, the descent is a short one to compare settings.
+    `features` are the indices of the features to use, if known, and `summary` is given if the data have been checked.
 
     Kernels are learned by the threads of this process.
     """
@@ -120,17 +106,13 @@ def build_problem(
         summary = check_by(dataset, resources)
     for advice in (*advice_on_memory(plan.budget_bytes), *advice_on_data(summary, params)):
         listener(advice)
-    (classes, codes), weights = dataset.label_codes(), dataset.weights()
+    samples = _Samples.of(dataset, params)
     poll()
     listener(Phase("prepare", f"scaling {params.scaling}, components {params.n_components or 'all'}"))
     names, indicators = unique_names(dataset.feature_names), dataset.indicators
     dataset = executor.place(dataset.unlabelled())
-    seed, signs = int(params.random_state or 0), signs_of(codes, len(classes), np.int8)
-    if params.max_features is not None and params.max_features < dataset.n_features and features is None:
-        scaling = "standard" if params.scaling == "auto" else params.scaling
-        importance = importance_of(dataset, signs, codes, scaling, seed, resources.threads)
-        features = most_important(importance, params.max_features)
-        poll()
+    if features is None:
+        features = _features_to_use(dataset, samples, params, resources)
     preprocessor = Preprocessor.fit(
         dataset, params.scaling, params.n_components, params.whiten, executor, indicators, features
     )
@@ -144,35 +126,113 @@ def build_problem(
     poll()
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
-        count = learned_kernels(spec, params.max_kernels, data.n_rows, signs.shape[1])
-        metric = _metric(params.metric, data.n_features)
-        wide = isinstance(params.gammas, str) and params.gammas == "wide"
-        settings = learn_settings(data.n_rows, count, metric, seed, signs.shape[1], float(params.ridge), wide=wide)
-        if tryout is not None:
-            settings = settings.cut(data.n_rows, data.n_features, signs.shape[1], tryout)
-        listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
-        learned = learn_kernels(
-            data,
-            signs,
-            codes,
-            Family(check_map(params.map), params.componentwise),
-            settings,
-            resources.threads,
-            weights=weights,
-            hold_out=data.n_rows > FOLD_ROWS,
-            keeper=None
-            if keeping is None
-            else keeping(fingerprint_of(params, data, signs, weights, seed, count, executor), seed),
-            listener=listener,
-            poll=poll,
-            out_of_time=resources.out_of_time,
-        )
+        count = learned_kernels(spec, params.max_kernels, data.n_rows, samples.signs.shape[1])
+        learned = _learn(data, samples, count, params, resources, keeping, tryout)
         record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:
             data.close()
             listener(Phase("prepare", "with the learned metric"))
             preprocessor = folded(preprocessor, learned)
             data = prepared(preprocessor)
+    grid, start = _open_set(data, preprocessor, learned, params, samples.seed, resources)
+    return Problem(
+        data=data,
+        classes=samples.classes,
+        codes=samples.codes,
+        signs=samples.signs,
+        grid=grid,
+        preprocessor=preprocessor,
+        C=weight_of_loss(params.C, data.n_features),
+        seed=samples.seed,
+        fingerprint=samples.fingerprint(params, data, count, executor),
+        learned=start,
+        learned_record=record,
+        feature_names=names,
+        weights=samples.weights,
+    )
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """All that a problem has of its samples besides their rows, and the seed."""
+
+    classes: Array
+    codes: Array
+    signs: Array
+    weights: Array | None
+    seed: int
+
+    @classmethod
+    def of(cls, dataset: Dataset, params: Params) -> _Samples:
+        (classes, codes), weights = dataset.label_codes(), dataset.weights()
+        return cls(classes, codes, signs_of(codes, len(classes), np.int8), weights, int(params.random_state or 0))
+
+    def fingerprint(self, params: Params, data: Dataset, n_learned: int, executor: Executor) -> str:
+        return fingerprint_of(params, data, self.signs, self.weights, self.seed, n_learned, executor)
+
+
+def _features_to_use(dataset: Dataset, samples: _Samples, params: Params, resources: Resources) -> Array | None:
+    """The `max_features` most important features; None for all."""
+    if params.max_features is None or params.max_features >= dataset.n_features:
+        return None
+    scaling = "standard" if params.scaling == "auto" else params.scaling
+    importance = importance_of(dataset, samples.signs, samples.codes, scaling, samples.seed, resources.threads)
+    features = most_important(importance, params.max_features)
+    resources.poll()
+    return features
+
+
+def _learn(
+    data: Dataset,
+    samples: _Samples,
+    count: int,
+    params: Params,
+    resources: Resources,
+    keeping: Opening | None,
+    tryout: Tryout | None,
+) -> Learned:
+    """Learn so many kernels on the prepared rows (F12)."""
+    n_outputs, seed, listener = samples.signs.shape[1], samples.seed, resources.listener
+    metric = _metric(params.metric, data.n_features)
+    wide = isinstance(params.gammas, str) and params.gammas == "wide"
+    settings = learn_settings(data.n_rows, count, metric, seed, n_outputs, float(params.ridge), wide=wide)
+    if tryout is not None:
+        settings = settings.cut(data.n_rows, data.n_features, n_outputs, tryout)
+    left = resources.clock.left_s()
+    listener(Phase("learn", f"{count} kernels, {settings.epochs} epochs, metric {params.metric or 'none'}"))
+    keeper = None
+    if keeping is not None:
+        keeper = keeping(samples.fingerprint(params, data, count, resources.executor), seed)
+    learned = learn_kernels(
+        data,
+        samples.signs,
+        samples.codes,
+        Family(check_map(params.map), params.componentwise),
+        settings,
+        resources.threads,
+        weights=samples.weights,
+        hold_out=data.n_rows > FOLD_ROWS,
+        keeper=keeper,
+        listener=listener,
+        poll=resources.poll,
+        seconds=None if left is None else TIME_SHARE * left,
+    )
+    if learned.hurried:
+        begun = f"{learned.epochs[-1].number} of {settings.epochs} epochs were begun"
+        listener(Notice(f"the time limit shortened the learning: {begun}"))
+    return learned
+
+
+def _open_set(
+    data: Dataset,
+    preprocessor: Preprocessor,
+    learned: Learned | None,
+    params: Params,
+    seed: int,
+    resources: Resources,
+) -> tuple[KernelGrid, LearnedStart | None]:
+    """The grid of candidate kernels with their normalisation (F9), and the start of MKL at the learned kernels."""
+    spec, executor = anchor_spec(params.anchors), resources.executor
     sample = data.rows(random_rows(data.n_rows, _SAMPLE_ROWS, _rng(seed, 1)))
     sample = sample[_rng(seed, 2).permutation(len(sample))]
     family = Family(check_map(params.map), params.componentwise, local_bias_of(params.local_bias, sample))
@@ -188,29 +248,26 @@ def build_problem(
         anchors = _anchors(spec.beside if spec.learned else params.anchors, data, preprocessor, seed, executor)
     else:
         anchors = executor.place(Dataset.from_arrays(start.kernels.anchors, name="learned anchors"))
-    listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
+    resources.listener(Phase("normalise", f"{anchors.n_rows * len(gammas)} candidate kernels"))
     scales = np.ones((anchors.n_rows, len(gammas)))
     if reference is not None:
         scales = trace_scales(family, anchors, gammas, reference, executor)
         if not scales.any() and start is None:
             raise ParameterError(
-                f"no kernel with gammas={params.gammas!r} tells more than a few samples from its anchor:"
+                f"no kernel with gammas={params.gammas!r} is nonzero on more than a few samples:"
                 " use other gammas, or check that the samples differ"
             )
-    grid = KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels)
-    C = weight_of_loss(params.C, data.n_features)
-    fingerprint = fingerprint_of(params, data, signs, weights, seed, count, executor)
-    return Problem(data, classes, codes, signs, grid, preprocessor, C, seed, fingerprint, start, record, names, weights)
+    return KernelGrid(family, anchors, gammas, scales, None if start is None else start.kernels), start
 
 
 def check_by(dataset: Dataset, resources: Resources) -> DataSummary:
-    """Check data by the executor, or by the threads of this process where its members cannot read them."""
+    """Check data by the executor, or by the threads of this process if the workers cannot read them."""
     here = resources.executor.remote and dataset.path is None
     return check(dataset, ThreadExecutor(resources.threads, resources.poll) if here else resources.executor)
 
 
 def _metric(metric: str | int | None, n_features: int) -> Metric:
-    """The metric of rows with so many features; of a single one there is nothing to weigh."""
+    """The metric for this number of features; None for a single feature."""
     if isinstance(metric, int) and metric > n_features:
         raise ParameterError(f"metric={metric}: the prepared rows have {n_features} features: give a smaller number")
     return None if n_features == 1 and not isinstance(metric, int) else metric
@@ -221,7 +278,7 @@ def _rng(seed: int, use: int) -> np.random.Generator:
 
 
 def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int, executor: Executor) -> RowSource:
-    """The candidates' anchors as rows in the prepared space, where the executor can read them."""
+    """The anchors of the candidates as prepared rows, which the executor can read."""
     if isinstance(anchors, str):
         if anchors == "all":
             return data
@@ -232,59 +289,10 @@ def _anchors(anchors: Any, data: Dataset, preprocessor: Preprocessor, seed: int,
         return executor.place(Dataset.from_arrays(data.rows(rows), name="random anchors"))
     given = np.atleast_2d(np.asarray(anchors))
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
-        raise DataError("anchors: give a matrix of finite numbers, one anchor a row, in the space of X")
+        raise DataError("anchors: give a matrix of finite numbers, one anchor per row, in the space of X")
     if given.shape[1] != preprocessor.n_features_in:
         raise DataError(
-            f"anchors have {given.shape[1]} features, but X has {preprocessor.n_features_in}: give one column a feature"
+            f"anchors have {given.shape[1]} features, but X has {preprocessor.n_features_in}:"
+            " give one column per feature"
         )
     return executor.place(Dataset.from_arrays(preprocessor.transform(given), name="anchors"))
-
-
-@dataclass(frozen=True)
-class DigestWork:
-    """Digests of the chunks of the prepared rows, one after the other."""
-
-    data: Dataset
-
-    @property
-    def unit_work(self) -> float:
-        return 4.0 * self.data.chunk_rows * self.data.n_features
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        return self.data.paths
-
-    def __call__(self, units: range) -> bytes:
-        return b"".join(hashlib.blake2b(self.data.chunk(unit).data, digest_size=16).digest() for unit in units)
-
-    def describe(self, units: range) -> str:
-        return f"chunks {units[0]} to {units[-1]} of the prepared rows, of which a digest is taken"
-
-
-def fingerprint_of(
-    params: Params,
-    data: Dataset,
-    signs: Array,
-    weights: Array | None,
-    seed: int,
-    n_learned: int,
-    executor: Executor | None = None,
-) -> str:
-    """Names the problem: the same for the same prepared data and the same parameters that shape the result.
-
-    `max_kernels` shapes it where it bounds the number of kernels that are learned.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(vars(params).items()):
-        if name not in _RESULT_FREE and not (name in _ADDED and value is None):
-            digest.update(f"{name}={np.asarray(value).tolist()!r};".encode())
-    digest.update(f"seed={seed};{data.n_rows}x{data.n_features};learned={n_learned};".encode())
-    digest.update(np.packbits(signs > 0).tobytes())
-    if weights is not None:
-        digest.update(np.ascontiguousarray(weights).data)
-    if data.n_chunks == 1:
-        digest.update(data.chunk(0).data)
-        return digest.hexdigest()
-    for digests in (executor or ThreadExecutor()).start(DigestWork(data), data.n_chunks):
-        digest.update(digests)
-    return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""Events and records of a training: a round as an event, who waited for whom on a cluster, and the last steps.
+"""Events and records of a training run: a round as an event, waiting times on a cluster, and the last steps.
 
-The last steps measure the model and report on it; `Finalizer` is what a training asks for them.
+The last steps evaluate the model and write the report; `Finalizer` is their interface.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mllkm_scale.model.evaluation import Evaluation
 from mllkm_scale.model.model import Model
 from mllkm_scale.run.folder import RunFolder
 
-__all__ = ["Finalizer", "cluster_record", "idle_share", "round_event", "time_left"]
+__all__ = ["Finalizer", "cluster_record", "round_event"]
 
 
 def round_event(
@@ -31,7 +31,7 @@ def round_event(
     elapsed_s: float,
     tol: float,
 ) -> Round:
-    """The round that has ended, after those before it; `sizes` are the open kernels and the bytes of the budget."""
+    """The event of a round, given those before it; `sizes` are the open kernels and the bytes of the budget."""
     n_open, budget_bytes = sizes
     round_s = elapsed_s - (before[-1].elapsed_s if before else 0.0)
     event = Round(
@@ -58,24 +58,24 @@ def round_event(
         lagged=certificate.lagged,
         waited_s=tally.waited_s,
         n_workers=tally.n_workers,
-        workers_idle=idle_share(tally.busy_s, tally.n_threads * round_s),
+        workers_idle=_idle_share(tally.busy_s, tally.n_threads * round_s),
         lost_workers=tally.lost_workers,
         likely_gap=certificate.likely_gap if certificate.lagged else None,
     )
-    return replace(event, left_s=time_left([*before, event], tol))
+    return replace(event, left_s=_time_left([*before, event], tol))
 
 
-def idle_share(busy_s: float, available_s: float) -> float | None:
-    """Share of the workers' time in which they had nothing to do; None without workers.
+def _idle_share(busy_s: float, available_s: float) -> float | None:
+    """Share of the time in which the workers were idle; None without workers.
 
-    >>> idle_share(busy_s=3.0, available_s=4.0), idle_share(busy_s=0.0, available_s=0.0)
+    >>> _idle_share(busy_s=3.0, available_s=4.0), _idle_share(busy_s=0.0, available_s=0.0)
     (0.25, None)
     """
     return None if available_s <= 0 else min(1.0, max(0.0, 1.0 - busy_s / available_s))
 
 
-def time_left(history: Sequence[Round], tol: float) -> float | None:
-    """Seconds until the gap is at `tol`, if it goes on falling by the factor of the last rounds."""
+def _time_left(history: Sequence[Round], tol: float) -> float | None:
+    """Seconds until the gap is at `tol`, at the rate of the last rounds."""
     last = history[-1]
     if last.gap <= tol:
         return 0.0
@@ -84,12 +84,12 @@ def time_left(history: Sequence[Round], tol: float) -> float | None:
     if rounds < 1 or not 0 < last.current_gap < before.current_gap:
         return None
     rate = math.log(before.current_gap / last.current_gap) / rounds
-    left = max(1.0, math.log(last.current_gap / tol) / rate)  # what is likely has to be proved
+    left = max(1.0, math.log(last.current_gap / tol) / rate)  # a likely gap still has to be proved
     return left * (last.elapsed_s - before.elapsed_s) / rounds
 
 
 def cluster_record(history: Sequence[Round], worker_peak_bytes: int, worker_bytes: int) -> dict[str, Any] | None:
-    """Who waited for whom, over all rounds, and the memory of the workers beside the plan's; None without workers."""
+    """Waiting times over all rounds, and measured and planned memory of the workers; None without workers."""
     rounds = [event for event in history if event.n_workers]
     if not rounds:
         return None
@@ -105,13 +105,13 @@ def cluster_record(history: Sequence[Round], worker_peak_bytes: int, worker_byte
 
 
 class Finalizer(Protocol):
-    """The last steps of a training; the one that writes a report is in `mllkm_scale.report.finalize`."""
+    """The last steps of a training run; the one that writes a report is in `mllkm_scale.report.finalize`."""
 
     def data_record(self, dataset: Dataset) -> dict[str, Any]:
-        """What run.json says of the data."""
+        """The entry of run.json about the data."""
 
     def round_error(self, number: int, machine: Callable[[], Model]) -> float | None:
-        """The share of test rows that the machine of a round predicts wrongly, where that is to be measured."""
+        """The share of test rows that the machine of a round misclassifies, if it should be measured."""
 
     def measure(
         self,
@@ -121,7 +121,7 @@ class Finalizer(Protocol):
         n_jobs: int | None = None,
         step: FirstStep | None = None,
     ) -> Evaluation | None:
-        """Evaluate the model on the test rows, if there are any; `step` has made their features."""
+        """Evaluate the model on the test rows, if there are any; `step` made their features."""
 
     def draw(self, model: Model, folder: RunFolder | None, listener: Listener) -> None:
-        """Write the report, if it is wanted."""
+        """Write the report, if requested."""

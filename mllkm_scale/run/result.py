@@ -1,4 +1,4 @@
-"""What a training gives: the model, the duals whose value is the D of its certificate, and how it came about."""
+"""The result of a training run: the model, the duals that prove the D of its certificate, and facts about the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["SupportDuals", "TrainResult"]
 
 @dataclass(frozen=True)
 class SupportDuals:
-    """Duals (n, K) that are zero but in some rows."""
+    """Duals (n, K) that are zero except in some rows."""
 
     n_rows: int
     rows: Array
@@ -31,17 +31,17 @@ class SupportDuals:
 
     @classmethod
     def of(cls, parts: Sequence[Array]) -> SupportDuals:
-        """Those of machines, side by side."""
+        """The duals of several machines, side by side."""
         duals = np.concatenate(parts, axis=1)
         rows = np.flatnonzero(duals.any(axis=1))
         return cls(len(duals), rows, duals[rows])
 
     def among(self, n_rows: int, kept: Array | None) -> SupportDuals:
-        """As duals of more rows, of which these rows have the numbers `kept`; None for the same rows."""
+        """As duals of a larger set of rows, in which these rows have the numbers `kept`; None for the same rows."""
         return self if kept is None else SupportDuals(n_rows, kept[self.rows], self.values)
 
     def dense(self) -> Array:
-        """All of them."""
+        """The full array."""
         duals = np.zeros((self.n_rows, self.values.shape[1]))
         duals[self.rows] = self.values
         return duals
@@ -49,9 +49,9 @@ class SupportDuals:
 
 @dataclass(frozen=True, repr=False)
 class TrainResult:
-    """A model, the duals whose value is the D of its certificate, and how it came about.
+    """A model, the duals that prove the D of its certificate, and facts about the run.
 
-    `evaluation` is that on the test rows, None if none were given.
+    `evaluation` is that on the test rows, or None if there are none.
     """
 
     model: Model

@@ -1,4 +1,4 @@
-"""What a training, a path and a stream work with: a seed that is fixed, listeners, threads, an executor, and time."""
+"""The resources of a training run, a path or a stream: seed, listeners, threads, executor, and time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mllkm_scale.base.events import Event, Listener
@@ -24,7 +24,8 @@ __all__ = ["Clock", "PlannedRows", "Resources", "listeners_of", "planned_rows", 
 
 @dataclass(frozen=True)
 class PlannedRows:
-    """Rows of features to train on and to test on, what makes them of a table or of many columns, and their plan."""
+    """Training and test rows of features, the steps that made them from a table or from many columns, and their
+    plan."""
 
     dataset: Dataset
     test: Dataset | None
@@ -40,7 +41,7 @@ def planned_rows(
     run_dir: str | Path | None = None,
     held_bytes: int = 0,
 ) -> PlannedRows:
-    """The rows of a training, and the plan of their memory; files with reduced rows are closed by `stack`."""
+    """The rows of a training run, and the plan of their memory; `stack` closes files with reduced rows."""
     scratch = params.scratch_dir if params.scratch_dir is not None else run_dir
     dataset, test, step = training_rows(
         dataset,
@@ -65,42 +66,8 @@ def _nothing() -> None:
     pass
 
 
-def _never() -> bool:
-    return False
-
-
-@dataclass(frozen=True)
-class Resources:
-    """The memory, the processors, the time and the listener of a training.
-
-    `poll` is called often while work is under way, and raises when the user wants to stop. `out_of_time` is asked
-    between two steps.
-    """
-
-    plan: Plan
-    threads: Threads
-    executor: Executor
-    listener: Listener = _silent
-    poll: Callable[[], None] = _nothing
-    out_of_time: Callable[[], bool] = _never
-
-    @classmethod
-    def of(cls, plan: Plan, threads: Threads) -> Resources:
-        """Those of this process alone; nobody listens."""
-        return cls(plan, threads, ThreadExecutor(threads))
-
-    def quiet(self) -> Resources:
-        """The same for a training that nobody listens to, and that has no time limit."""
-        return replace(self, listener=_silent, out_of_time=_never)
-
-    def single(self) -> Resources:
-        """One thread, for one of several small trainings at a time."""
-        own = Threads()
-        return replace(self.quiet(), threads=own, executor=ThreadExecutor(own, self.poll))
-
-
 class Clock:
-    """The seconds of a training, those before it was interrupted included, and its limit."""
+    """The seconds of a training run, including those before an interruption, and its limit."""
 
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s, self.before_s, self._started = limit_s, 0.0, time.perf_counter()
@@ -109,12 +76,45 @@ class Clock:
         return self.before_s + time.perf_counter() - self._started
 
     def is_over(self) -> bool:
-        """Whether the limit is reached."""
+        """Whether the time limit is reached."""
         return self.limit_s is not None and self.elapsed_s() >= self.limit_s
+
+    def left_s(self) -> float | None:
+        """Seconds until the limit, at least 0; None without a limit."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.elapsed_s())
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The memory, the processors, the time and the listener of a training run.
+
+    `poll` is called often during the work, and raises if the user wants to stop.
+    """
+
+    plan: Plan
+    threads: Threads
+    executor: Executor
+    listener: Listener = _silent
+    poll: Callable[[], None] = _nothing
+    clock: Clock = field(default_factory=lambda: Clock(None))
+
+    @classmethod
+    def of(cls, plan: Plan, threads: Threads) -> Resources:
+        """The resources of this process only, without a listener."""
+        return cls(plan, threads, ThreadExecutor(threads))
+
+    def quiet(self) -> Resources:
+        """The same resources without a listener and without a time limit."""
+        return replace(self, listener=_silent, clock=Clock(None))
+
+    def single(self) -> Resources:
+        """One thread, for one of several small training runs at the same time."""
+        own = Threads()
+        return replace(self.quiet(), threads=own, executor=ThreadExecutor(own, self.poll))
 
 
 def seeded(params: Params, resumed: Callable[[], int] | None = None) -> Params:
-    """The parameters with a seed: the given one, or that of the work that is resumed, or a fresh one.
+    """The parameters with a seed: the given one, that of the resumed run, or a random one.
 
     >>> seeded(Params(random_state=3)).random_state, seeded(Params(random_state=None), lambda: 7).random_state
     (3, 7)
@@ -125,12 +125,12 @@ def seeded(params: Params, resumed: Callable[[], int] | None = None) -> Params:
 
 
 def listeners_of(params: Params, listener: Listener | None, record: Listener | None = None) -> Listener:
-    """One listener for the caller's, for lines on stderr if the parameters ask for them, and for the record."""
+    """One listener for that of the caller, for lines on stderr if `verbose`, and for the record."""
     return broadcast(listener, PlainProgress() if params.verbose else None, record)
 
 
 @contextmanager
 def working_threads(params: Params) -> Iterator[Threads]:
-    """The threads of a block, in which BLAS has one for each."""
+    """Context with threads, in which BLAS uses one thread for each."""
     with one_blas_thread(), Threads(n_threads(params.n_jobs)) as threads:
         yield threads

@@ -12,7 +12,8 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.errors import BudgetError, CheckpointError
-from mllkm_scale.mkl.algorithm2 import GridFamily, PaperMKL, PaperState
+from mllkm_scale.mkl.algorithm2 import PaperMKL, PaperState
+from mllkm_scale.mkl.families import GridFamily
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.pricing import Pricing
 from mllkm_scale.mkl.sequential import SequentialMKL
@@ -25,11 +26,11 @@ from mllkm_scale.scan.work import scan_dtype
 
 __all__ = ["MachineState", "make_machine", "make_pricing", "state_arrays", "state_from_arrays"]
 
-INSERTIONS = 20  # of Algorithm 2 in a pass: "several", and all violators would be thousands
+INSERTIONS = 20  # of Algorithm 2 in a pass: the paper says "several", and there may be thousands of violators
 
 
 class MachineState(Protocol):
-    """What every strategy keeps between rounds; the model is made of it."""
+    """The state that every strategy keeps between rounds, and from which the model is made."""
 
     @property
     def round(self) -> int: ...
@@ -40,7 +41,7 @@ class MachineState(Protocol):
 
 
 def make_machine(problem: Problem, signs: Array, params: Params, resources: Resources) -> SequentialMKL | PaperMKL:
-    """The strategy that the parameters ask for, on these columns of signs."""
+    """The strategy of the parameters, on these columns of signs."""
     signs, plan, poll = signs.astype(np.float64), resources.plan, resources.poll
     if params.strategy == "paper":
         n = problem.data.n_rows
@@ -69,7 +70,7 @@ def make_machine(problem: Problem, signs: Array, params: Params, resources: Reso
 
 
 def make_pricing(problem: Problem, params: Params, resources: Resources) -> Pricing:
-    """The scans alone, for a machine that is not solved for."""
+    """The scans only, for a machine without MKL."""
     scanner = _scanner(problem, params, resources)
     return Pricing(problem.data, problem.signs, problem.grid, scanner, lambda state: 0.0, _settings(problem, params))
 
@@ -104,14 +105,14 @@ def state_from_arrays(kind: type[Any], arrays: Mapping[str, Array], prefix: str)
     names = {f"{prefix}{spec.name}" for spec in dataclasses.fields(kind)}
     if others := sorted(name for name in arrays if name.startswith(prefix) and name not in names):
         raise CheckpointError(
-            f"the checkpoint has an array {others[0]!r}, which this version does not know: go on with the version"
-            " that has written it, or train anew with --overwrite"
+            f"the checkpoint has an array {others[0]!r}, which this version does not know: continue with the"
+            " version that wrote it, or start again with --overwrite"
         )
     for spec in dataclasses.fields(kind):
         name = f"{prefix}{spec.name}"
         if name not in arrays and spec.default is not dataclasses.MISSING:
             continue  # a field that came later
         if name not in arrays:
-            raise CheckpointError(f"the checkpoint has no array {name!r}: train anew with --overwrite")
+            raise CheckpointError(f"the checkpoint has no array {name!r}: start again with --overwrite")
         values[spec.name] = arrays[name] if arrays[name].ndim else arrays[name].item()
     return kind(**values)

@@ -1,9 +1,9 @@
-"""One training under way: its stages in order, its folder with checkpoints and records, and its events."""
+"""A training run: its stages in order, its folder with checkpoints and records, and its events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -31,26 +31,26 @@ from mllkm_scale.plan.contenders import contenders
 from mllkm_scale.plan.training import Plan
 from mllkm_scale.run.advice import advice_on_end
 from mllkm_scale.run.assembly import assemble_learned, plain_params, profile_of
-from mllkm_scale.run.calibrating import CrossFit
 from mllkm_scale.run.checkpoint import fitting, load_checkpoint, save_checkpoint
-from mllkm_scale.run.choice import ALL_FOLDS_ROWS, Choice, choose, learned_near_margin
-from mllkm_scale.run.compact import compacted
 from mllkm_scale.run.folder import RunFolder
-from mllkm_scale.run.folds import Trial, folds_of, make_trial
 from mllkm_scale.run.learning_file import LearningFile
 from mllkm_scale.run.machines import COLD, Machines
 from mllkm_scale.run.problem import Problem, build_problem, check_by
 from mllkm_scale.run.records import Finalizer, cluster_record, round_event
 from mllkm_scale.run.result import SupportDuals, TrainResult
-from mllkm_scale.run.selection import Selection, load_selection, select
 from mllkm_scale.run.session import Clock, Resources
 from mllkm_scale.run.strategy import make_pricing
+from mllkm_scale.run.tuning.calibrating import CrossFit
+from mllkm_scale.run.tuning.choice import ALL_FOLDS_ROWS, Choice, choose, learned_near_margin
+from mllkm_scale.run.tuning.compact import compacted, load_compacted
+from mllkm_scale.run.tuning.folds import Trial, folds_of, make_trial
+from mllkm_scale.run.tuning.selection import Selection, load_selection, select
 
 __all__ = ["Training"]
 
 
 class Training:
-    """One training under way; `run` is all of it, and `run_on` the part after the problem was built."""
+    """A training run; `run` is all of it, and `run_on` the part after the problem is built."""
 
     def __init__(
         self,
@@ -65,27 +65,28 @@ class Training:
     ) -> None:
         self.params, self.plan, self.folder = params, plan, folder
         self.listener, self.should_stop, self.finalizer = listener, should_stop, finalizer
-        self.step = step  # that made the features of the data set
+        self.step = step  # the step that made the features of the data set
         self.clock = Clock(params.time_limit)
         own = ThreadExecutor(threads, self.poll)
-        self.resources = Resources(plan, threads, own, listener, self.poll, self.clock.is_over)
+        self.resources = Resources(plan, threads, own, listener, self.poll, self.clock)
         self.start = COLD
-        self.machines: Machines | None = None  # once the problem is known
+        self.machines: Machines | None = None  # set when the problem is known
         self.worker_peak_bytes = 0
         self.history: list[Round] = []
-        self.finish_asked_for = params.finish  # a selection may settle it
-        self.selection: Selection | None = None  # of settings that were left open
-        self.summary: DataSummary | None = None  # of the data, once they were checked
-        self.chosen: dict[str, int] = {}  # under `max_bytes`: the bits of the constants, and the limit itself
-        self.choice: Choice | None = None  # of C, and whether MKL weighs learned kernels
+        self.finish_asked_for = params.finish  # a selection may change `params.finish`
+        self.selection: Selection | None = None  # of settings that were "auto"
+        self.summary: DataSummary | None = None  # of the data, after the check
+        self.chosen: dict[str, int] = {}  # with `max_bytes`: the bits of the constants, and the limit
+        self.choice: Choice | None = None  # of C, and whether MKL follows the descent
         self.calibrates = True
         self.calibration: Calibration | None = None
+        self.calibration_of_choice: Calibration | None = None  # from the held-out rows of a choice
         self.learned: LearnedRecord | None = None
-        self._n_learned = 0  # candidates that were learned; theirs are the first ids
+        self._n_learned = 0  # number of learned candidates, which have the first ids
         self._begun = self._keeps_descent = False
 
     def work_on(self, executor: Executor) -> None:
-        """Let this executor do the passes, such as the workers of a cluster."""
+        """Use this executor for the passes, such as the workers of a cluster."""
         self.resources = replace(self.resources, executor=executor)
 
     def run(self, dataset: Dataset, resume: bool) -> TrainResult:
@@ -107,15 +108,20 @@ class Training:
             problem.close()
 
     def settle(self, dataset: Dataset, resume: bool) -> None:
-        """Let settings compete that the parameters leave open, and go on with the one that wins."""
+        """Compare the settings that the parameters leave open, and continue with the best one."""
         if self.params.max_bytes is not None:
             if self.step is not None:
                 raise ParameterError(
                     "max_bytes is for rows of numbers as they are, because a device has no text, missing values or"
                     ' reduction: encode these columns as numbers, give reduction="none", or train without max_bytes'
                 )
-            found = compacted(dataset, self.params, self.resources)
-            self.params, self.chosen = replace(found.params, max_bytes=None), found.chosen
+            found = load_compacted(self.folder.size, self.params) if resume and self.folder is not None else None
+            if found is None:
+                found = compacted(dataset, self.params, self.resources)
+                self.begin_folder(dataset, resume)
+                if self.folder is not None:
+                    self.folder.write_json(self.folder.size.name, found.as_dict())
+            self.params, self.chosen, self.calibration_of_choice = found.params, asdict(found.limit), found.calibration
         sizes = dataset.n_rows, self.resources.plan.sizes.n_signs
         rivals = contenders(self.params, *sizes)
         if resume and self.folder is not None:
@@ -125,19 +131,20 @@ class Training:
             self.params = rivals[0]
             return
         if self.selection is None:
-            self.listener(Phase("check", dataset.name))  # whole, so that rows are named by their numbers in it
+            # Checked before rows are selected, so that messages have the right row numbers.
+            self.listener(Phase("check", dataset.name))
             self.summary = check_by(dataset, self.resources)
             self.selection = select(dataset, rivals, self.resources)
-        if self.selection is None:  # nothing to go by: the plainest contender
+        if self.selection is None:  # no comparison was possible: the first contender
             self.params = rivals[-1]
             return
         self.begin_folder(dataset, resume)
         if self.folder is not None:
             self.folder.write_json(self.folder.selection.name, self.selection.as_dict())
-        self.params = self.selection.settled(self.params)
+        self.params, self.calibration_of_choice = self.selection.settled(self.params), self.selection.calibration
 
     def begin_folder(self, dataset: Dataset, resume: bool) -> None:
-        """Once the training is sure to begin: remove what an earlier one has left, and say what this one is."""
+        """When training begins: remove the files of an earlier run, and write the record of this one."""
         if self.folder is None or resume or self._begun:
             return
         self._begun = True
@@ -146,7 +153,7 @@ class Training:
         self.folder.write_json("run.json", self.record(dataset))
 
     def run_on(self, problem: Problem, dataset: Dataset, resume: bool) -> TrainResult:
-        """Train on a problem that was built of the data set, and which stays open."""
+        """Train on a problem that was built from the data set; the problem stays open."""
         self.begin_folder(dataset, resume)
         if resume and (self.folder is None or self.folder.checkpoint.exists()):
             self.restore(problem)
@@ -154,7 +161,10 @@ class Training:
             self.learned, self._n_learned = problem.learned_record, len(problem.learned.kernels)
         if problem.learned is not None and not self.start.states:
             weighed = self.choice is not None and self.choice.mkl
-            near = None if weighed else learned_near_margin(problem, self.resources)
+            near = None
+            if not weighed:
+                self.listener(Phase("margins", f"{problem.data.n_rows:,} rows"))
+                near = learned_near_margin(problem, self.resources)
             if self.choice is None:
                 assert near is not None
                 self.choice = self.choose(problem, dataset, near.within)
@@ -178,7 +188,7 @@ class Training:
         return self.finish(dataset, model, SupportDuals.of([proof.duals for proof in machines.proofs]), status)
 
     def machines_of(self, problem: Problem) -> Machines:
-        """The machines of a problem, of which this training keeps and tells every round."""
+        """The machines of a problem, whose rounds are saved and reported."""
 
         def after_round(certificate: Certificate, goes_on: bool) -> None:
             self.report(machines, certificate)
@@ -189,7 +199,7 @@ class Training:
         return machines
 
     def choose(self, problem: Problem, dataset: Dataset, within: float) -> Choice:
-        """With which C the learned kernels are weighed, if they are; after the time limit, only if it was asked for."""
+        """The choice of C, and whether MKL follows the descent; after the time limit, it does so only if requested."""
         build = partial(build_problem, params=replace(self.params, C=1.0), resources=self.resources.quiet())
         self.listener(Phase("choose", f"C={self.params.C}, finish={self.params.finish}"))
         _, codes = dataset.label_codes()
@@ -209,7 +219,7 @@ class Training:
         return choice
 
     def leave_as_learned(self, problem: Problem, dataset: Dataset, near: NearMargin) -> TrainResult:
-        """The learned machine as the model, with its P, and the best D of duals that its margins give."""
+        """The learned machine as the model, with its P, and the best D for duals from its margins."""
         self.listener(Phase("certify", f"{problem.grid.n_open} open kernels"))
         proof = make_pricing(problem, self.params, self.resources).proof_of_margins(near)
         model = assemble_learned(problem, near.hinge, proof.dual, self.params, self.chosen)
@@ -218,14 +228,14 @@ class Training:
         return self.finish(dataset, model, SupportDuals(problem.data.n_rows, near.rows, proof.duals), "learned")
 
     def calibrate(self, problem: Problem, dataset: Dataset, *, mkl: bool) -> Calibration | None:
-        """By the scores of rows that were held out to choose by, or else of rows that are held out for it alone."""
+        """The calibration by the scores of rows held out for a choice, or of rows held out for the calibration only."""
         if not self.calibrates:
             return None
         if self.choice is not None and self.choice.calibration is not None:
             return self.choice.calibration
         held_by_descent = problem.learned is not None and len(problem.learned.held) > 0
-        if self.selection is not None and self.selection.calibration is not None and not held_by_descent:
-            return self.selection.calibration
+        if self.calibration_of_choice is not None and not held_by_descent:
+            return self.calibration_of_choice
         fit = CrossFit(problem, dataset, self.params, self.resources)
         if fit.costs and self.clock.is_over():
             self.listener(Notice("no probabilities: the time limit was over before the calibration"))
@@ -243,7 +253,7 @@ class Training:
         return found
 
     def poll(self) -> None:
-        """Called often while a round is under way."""
+        """Called often during a round."""
         if self.should_stop is not None and self.should_stop():
             done = 0 if self.machines is None else self.machines.n_rounds
             kept = "what was learned so far is kept" if self._keeps_descent else "no round had ended"
@@ -252,7 +262,7 @@ class Training:
             raise InterruptedTraining(f"training was interrupted: {kept}")
 
     def report(self, machines: Machines, certificate: Certificate) -> None:
-        """Tell of the round that has ended, with the error on test rows if that is asked for."""
+        """Report a round, with the error on test rows if requested."""
         tally = self.resources.executor.tally()
         self.worker_peak_bytes = max(self.worker_peak_bytes, tally.peak_bytes)
         sizes = machines.problem.grid.n_open, self.plan.budget_bytes
@@ -264,7 +274,7 @@ class Training:
         self.listener(event)
 
     def unfinished(self, machines: Machines) -> TrainResult | None:
-        """The machines as far as they are, once each has ended a round; the folder has their model, too."""
+        """The result so far, if every machine has completed a round; its model is also written to the folder."""
         if not machines.complete:
             return None
         model = replace(machines.model("interrupted"), calibration=self.calibration)
@@ -275,7 +285,7 @@ class Training:
         return TrainResult(whole, support, tuple(self.history), "interrupted", self.plan, peak_bytes())
 
     def checkpoint(self, machines: Machines) -> None:
-        """Keep the states after a round."""
+        """Save the states after a round."""
         if self.folder is None:
             return
         header = {
@@ -294,7 +304,7 @@ class Training:
         )
 
     def restore(self, problem: Problem) -> None:
-        """Take up the states, certificates and history of the checkpoint."""
+        """Continue from the states, certificates and history of the checkpoint."""
         assert self.folder is not None
         path = self.folder.checkpoint
         header, arrays = load_checkpoint(path, problem.fingerprint, TrainingHeader)
@@ -334,7 +344,7 @@ class Training:
         return TrainResult(whole, duals, tuple(self.history), status, self.plan, peak, evaluation)
 
     def record(self, dataset: Dataset, model: Model | None = None, finished: Finished | None = None) -> dict[str, Any]:
-        """What run.json holds, of a training that begins or of one that has ended."""
+        """The contents of run.json, at the beginning or at the end of a training run."""
         return {
             "version": __version__,
             "data": self.finalizer.data_record(dataset),
@@ -351,7 +361,7 @@ class Training:
         }
 
     def learned_dict(self, model: Model | None) -> dict[str, Any] | None:
-        """What run.json says of the learned kernels; how many the model has of them, once there is one."""
+        """The entry of run.json about the learned kernels, with the number of them in the model if there is one."""
         if self.learned is None:
             return None
         if model is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 
-__all__ = ["LARGEST_COSINE", "diverse"]
+__all__ = ["diverse"]
 
 
 LARGEST_COSINE = 0.9

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.folders import require_room, writing_scratch
+from mllkm_scale.base.files.folders import require_room, writing_scratch
 from mllkm_scale.errors import ScratchError
 
 __all__ = ["ColumnFile", "MatrixFile", "write_columns", "write_rows"]

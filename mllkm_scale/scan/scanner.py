@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.block_grid import BlockGrid
 from mllkm_scale.base.executor import Executor, Pass, Shared, ThreadExecutor
-from mllkm_scale.base.folders import new_scratch_file
+from mllkm_scale.base.files.folders import new_scratch_file
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.picked_rows import Rows

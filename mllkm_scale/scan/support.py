@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mllkm_scale.base.archive import read_archive, write_archive
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.errors import ClusterError
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.kernels.picked_rows import Rows

@@ -32,7 +32,6 @@ __all__ = [
     "blocks_at_once",
     "blocks_of_unit",
     "component_block_bytes",
-    "component_blocks_at_once",
     "component_bytes",
     "component_walk_bytes",
     "scan_dtype",
@@ -138,7 +137,7 @@ def component_block_bytes(n_features: int, n_classes: int, n_gammas: int = 5) ->
     return COMPONENT_HEIGHT * 8 * (4 * n_features + n_gammas * (n_classes + 6))
 
 
-def component_blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
+def _component_blocks_at_once(n_features: int, n_classes: int, n_gammas: int) -> int:
     """Blocks per construction of the tables of columns in a file: many, so that evaluation costs more than this."""
     return max(1, COMPONENT_UNIT_BYTES // component_block_bytes(n_features, n_classes, n_gammas))
 
@@ -147,7 +146,7 @@ def component_walk_bytes(
     n_anchors: int, n_support: int, n_features: int, n_classes: int, map: MapName, n_gammas: int
 ) -> int:
     """Memory of a thread that passes over columns in a file: its blocks, a column as read and sorted, its tables."""
-    blocks = min(component_blocks_at_once(n_features, n_classes, n_gammas), -(-n_anchors // COMPONENT_HEIGHT))
+    blocks = min(_component_blocks_at_once(n_features, n_classes, n_gammas), -(-n_anchors // COMPONENT_HEIGHT))
     column = n_support * (1 + n_classes) * 48 + component_bytes(n_support, 1, n_classes, map, n_gammas)
     return blocks * component_block_bytes(n_features, n_classes, n_gammas) + column
 
@@ -164,7 +163,7 @@ def blocks_of_unit(
 ) -> int:
     """Blocks per unit: many that share a reading if the support is in a file, otherwise fewer, if there are few."""
     if componentwise:
-        return component_blocks_at_once(n_features, n_classes, n_gammas) if from_file else 1
+        return _component_blocks_at_once(n_features, n_classes, n_gammas) if from_file else 1
     most = blocks_at_once(n_features, n_classes, n_gammas)
     return most if from_file else max(1, min(most, n_blocks // _LEAST_UNITS))
 

@@ -193,7 +193,7 @@ def scheduler() -> Iterator[str]:
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0"
     ) as cluster:
         yield cluster.scheduler_address
 

@@ -96,8 +96,8 @@ def test_choose_takes_the_best_model_within_limits(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--below", "fast"], 2, "no limit"),
-        (["--Cs", "1,x"], 2, "no list of numbers"),
+        (["--below", "fast"], 2, "not a limit"),
+        (["--Cs", "1,x"], 2, "not a list of numbers"),
         (["--Cs", "1", "--kernel-counts", "5"], 2, "three paths: give one"),
         (["--validation", "1.5"], 2, "between 0 and 1"),
         (["--validation", "nowhere.h5"], 3, "nowhere.h5"),

@@ -137,7 +137,7 @@ def test_an_existing_folder_is_refused_resumed_or_replaced(
         ("digits.csv", ["--classes", "0,1"], 3, r"digits\.csv: line 4, column 65 'digit' .*, the label, is '2'"),
         ("digits.jsonl", ["--classes", "0,1"], 3, r"digits\.jsonl: line 3, the label 'y', is '2'"),
         ("digits.h5", ["--classes", "0,1"], 3, r"row 2 \(0-based\), is '2', none of the classes 0, 1"),
-        ("digits.csv", ["--classes", "1"], 3, r"classes=\[1\]: give all labels"),
+        ("digits.csv", ["--classes", "1"], 3, r"classes=\[1\]: give all possible labels"),
         ("digits.csv", ["--passes", "2"], 2, "passes does not belong to the format csv"),
         ("digits.csv", ["--warm-up", "none"], 2, "--warm-up"),
         ("digits.h5", ["--memory", "30MB"], 4, "at least"),

@@ -101,7 +101,7 @@ def test_the_plan_has_room_for_them(mllkm: Run, weighted_h5: Path) -> None:
     [
         (["--class-weight", "even"], "neither balanced nor labels with weights such as no:1,yes:5"),
         (["--class-weight", "no:-1"], "give a positive number for each label"),
-        (["--class-weight", "maybe:2"], "class_weight names 'maybe', which is no label of weighted.h5:y"),
+        (["--class-weight", "maybe:2"], "class_weight names 'maybe', which is not a label of weighted.h5:y"),
         (["--sample-weight", "w"], "has no data set 'w'"),
         (["--sample-weight", "X"], "weighted.h5:X has shape"),
     ],

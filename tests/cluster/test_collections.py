@@ -168,7 +168,7 @@ def test_only_some_blocks_are_in_memory_at_a_time():
         return block
 
     blocks = [dask.delayed(make)(number) for number in range(20)]
-    with stored(Collection(blocks, None, 4, None, 3200), None, threads=1, room_bytes=10_000) as dataset:
+    with stored(Collection(blocks, None, 4, None, 3200), None, threads=1, room_bytes=13_000) as dataset:
         gc.collect()
         assert dataset.n_rows == 2000
         assert dataset.rows([150, 1999]).tolist() == [[1.0] * 4, [19.0] * 4]
@@ -237,7 +237,7 @@ MISTAKES: dict[str, tuple[Callable[[np.ndarray, np.ndarray], Any], str]] = {
         "only fit of MLLKMClassifier takes: compute it",
     ),
     "list": (lambda X, y: train(X.tolist(), y), "there is no training on a list: give a Dataset"),
-    "twice": (lambda X, y: train(Dataset.from_arrays(X, y), y), "a Dataset brings its labels"),
+    "twice": (lambda X, y: train(Dataset.from_arrays(X, y), y), "a Dataset has its own labels"),
     "budget": (
         lambda X, y: train(da.zeros((10**6, 100), chunks=(10**5, 100)), da.zeros(10**6), memory_budget="500MB"),
         r"X has blocks of 80.0 MB.*: give it smaller chunks",

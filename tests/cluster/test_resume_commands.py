@@ -83,9 +83,9 @@ def test_the_printed_command_goes_on_with_a_training_of_a_script(
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 4))
+    X = rng.normal(size=(300, 4))
     with h5py.File(tmp_path / "data set.h5", "w") as file:
-        file["X"], file["y"] = X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=600) > 0).astype(int)
+        file["X"], file["y"] = X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=300) > 0).astype(int)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     script = [ROOT / "cluster" / "scheduler-file.sh", "-n", "1", "-m", "500MB", "-f", "s.json", "--"]

@@ -517,7 +517,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_anew(catalogue: Callable, harm: 
     else:
         with h5py.File(path, "r+") as file:
             file["X"][3, 2] += 1
-    with pytest.warns(UserWarning, match="is damaged and is fetched anew"):
+    with pytest.warns(UserWarning, match="is damaged and is fetched again"):
         assert np.array_equal(load("iris").X, X.astype(np.float32))
     load("iris")
 

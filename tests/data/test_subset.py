@@ -72,7 +72,7 @@ def test_a_split_takes_every_row_once_and_its_share_of_every_class(labels, share
 
 def test_what_cannot_be_split_is_refused():
     data = Dataset.from_arrays([[0.0], [1.0]], [0, 1])
-    with pytest.raises(DataError, match="one row a class"):
+    with pytest.raises(DataError, match="one row per class"):
         split(data, 0.5)
     with pytest.raises(ParameterError, match="between 0 and 1"):
         split(data, 1.0)

@@ -35,7 +35,7 @@ def test_classes_are_named_by_label_or_by_its_text():
     numbers = Dataset.from_arrays(X, [3, 1, 3, 3])
     for given in ({3: 2.0}, {"3": 2.0}, read_class_weight("3:2")):
         assert weigh(numbers, given).dataset.weights().tolist() == [2.0, 1.0, 2.0, 2.0]
-    with pytest.raises(ParameterError, match=r"class_weight names 7, which is no label of y: its classes are 1, 3"):
+    with pytest.raises(ParameterError, match=r"class_weight names 7, which is not a label of y: its classes are 1, 3"):
         weigh(numbers, {7: 1.0})
 
 

@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from mllkm_scale.data import convert
+from mllkm_scale.run import training
 
 ROOT = Path(__file__).parents[2]
 FROM_CSV = "mllkm convert train.csv train.h5"
@@ -33,6 +34,14 @@ def csv_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for row in rows:
                 writer.writerow([*cancer.data[row].tolist(), *([kinds[row]] if labelled else [])])
     return folder
+
+
+@pytest.fixture
+def short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few epochs, and two settings that compete: a page is about what to write, and not about what is learned."""
+    contenders = training.contenders
+    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 10)
+    monkeypatch.setattr(training, "contenders", lambda *given: contenders(*given)[:2])
 
 
 @pytest.fixture

@@ -113,6 +113,7 @@ def test_blocks_have_a_language_that_says_whether_they_run(page: Path) -> None:
     assert {block.language for block in blocks} <= KNOWN | {f"{{{name}}}" for name in DIRECTIVES}
 
 
+@pytest.mark.usefixtures("short_trainings")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_blocks_run(page: Path, working_folder: Callable[[str], Path]) -> None:
     text = page.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,19 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for name in re.findall(r"`([\w/]+\.py)`", text):
         assert (ROOT / "mllkm_scale" / name).exists(), name
+
+
+def test_the_architecture_page_lists_every_folder_of_the_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listing = text.split("```text\nmllkm_scale/\n")[1].split("```")[0]
+    listed, parent = set(), Path()
+    for indent, name in re.findall(r"^( +)(\w+)/ ", listing, re.MULTILINE):
+        parent = Path(name) if len(indent) == 2 else parent
+        listed.add(parent if len(indent) == 2 else parent / name)
+    package = ROOT / "mllkm_scale"
+    assert listed == {file.parent.relative_to(package) for file in package.rglob("*.py")} - {Path()}
+
+
+def test_no_folder_of_the_package_has_more_than_twenty_files() -> None:
+    folders = Counter(file.parent for file in (ROOT / "mllkm_scale").rglob("*.py"))
+    assert {str(folder): count for folder, count in folders.items() if count > 20} == {}

@@ -27,7 +27,7 @@ SKIPPED = {"check_array_api_input"}  # asks for the environment variable SCIPY_A
 
 @pytest.mark.parametrize("anchors", ["auto", "all"])
 def test_all_of_scikit_learns_checks_pass(anchors, monkeypatch):
-    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 10)  # of hundreds of small trainings
+    monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 5)  # of hundreds of small trainings
     results = check_estimator(
         MLLKMClassifier(anchors=anchors, n_jobs=1), on_fail=None, on_skip=None, expected_failed_checks=EXPECTED_TO_FAIL
     )

@@ -115,4 +115,4 @@ def test_a_run_without_a_model_says_how_to_go_on(tmp_path, digits):
     MLLKMClassifier(run_dir=tmp_path / "run", **SETTINGS | {"max_rounds": 1}).fit(*digits)
     (tmp_path / "run" / "model.mllkm").unlink()  # as a killed process leaves it
     result = CliRunner().invoke(cli, ["inspect", str(tmp_path / "run")])
-    assert "has no model yet: go on with it" in result.output
+    assert "has no model yet: continue it" in result.output

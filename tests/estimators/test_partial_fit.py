@@ -139,7 +139,7 @@ def test_two_labels_and_float32_rows(digits):
 def test_what_cannot_be_learned_is_refused_and_nothing_is_lost(digits, at_once):
     X, y = digits
     machine = machine_for()
-    with pytest.raises(ParameterError, match="name all labels that can come in the first call"):
+    with pytest.raises(ParameterError, match="give all possible labels in the first call"):
         machine.partial_fit(X, y)
     with pytest.raises(NotFittedError):
         machine.predict(X)

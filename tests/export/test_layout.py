@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,17 @@ def test_numbers_that_vanish_or_overflow_in_single_precision_are_refused() -> No
     for value in (1e39, 1e-60):
         with pytest.raises(ParameterError, match="it is up to 1e"):
             require_single(np.array([0.0, value]), "it")
+
+
+@pytest.mark.parametrize("field", ["gammas", "coef"])
+def test_numbers_that_overflow_in_units_of_the_machine_are_refused(
+    field: str, digits: Fixture, machine: Fixture
+) -> None:
+    X, y = digits
+    model = machine(1000.0 * X, y % 2, scaling="none", n_kernels=4)
+    model = replace(model, **{field: np.full_like(getattr(model, field), 1e308)})
+    with pytest.raises(ParameterError, match="beyond double precision"):
+        machine_layout(model)
 
 
 @pytest.mark.parametrize("choice", [{}, {"n_components": 5, "whiten": True}, {"scaling": "minmax", "n_components": 9}])

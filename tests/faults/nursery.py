@@ -37,7 +37,7 @@ import mllkm_scale.cluster.executor
 import mllkm_scale.cluster.task
 import mllkm_scale.data.grid
 from mllkm_scale import Dataset, train
-from mllkm_scale.base import archive
+from mllkm_scale.base.files import archive
 from mllkm_scale.errors import MLLKMError
 
 LOOPBACK = "127.0.0.1"

@@ -63,7 +63,7 @@ def test_learned_kernels_are_finished_with_a_worker_as_without(
     farm, client, data, tmp_path, trained, monkeypatch, finish, fold_rows
 ):
     monkeypatch.setattr("mllkm_scale.learn.settings._MOST_EPOCHS", 10)
-    for module in ("choice", "problem"):
+    for module in ("tuning.choice", "problem"):
         monkeypatch.setattr(f"mllkm_scale.run.{module}.FOLD_ROWS", fold_rows)
     farm.scale(client, 1)
     settings = {"anchors": "learned:10", "finish": finish, "max_rounds": 1, "n_components": 8} | ONE_SETTING

@@ -221,7 +221,9 @@ def test_a_damaged_shared_file_is_named(executor):
 
 def test_a_worker_with_another_version_of_the_package_is_refused(executor, client):
     future = client.submit(do_range, work_of(lambda unit: unit), range(2), "0.0.0", pure=False)
-    with pytest.raises(ClusterError, match=r"worker tcp://\S+ has mllkm-scale \S+ and the master 0\.0\.0"):
+    with pytest.raises(
+        ClusterError, match=r"worker tcp://\S+ has mllkm-scale \S+ and the training process has 0\.0\.0"
+    ):
         future.result(timeout=20)
 
 

@@ -120,7 +120,7 @@ def test_a_worker_that_is_too_small_is_named_with_what_it_needs(own_farm, data, 
 def test_workers_that_never_come_are_waited_for_no_longer_than_asked(own_farm, data, tmp_path):
     with own_farm.client() as client:
         started = time.monotonic()
-        with pytest.raises(ClusterError, match=rf"no worker has come to the scheduler {own_farm.address}.*1 s"):
+        with pytest.raises(ClusterError, match=rf"no worker has joined the scheduler {own_farm.address}.*1 s"):
             train(Dataset.open(data), client=client, run_dir=tmp_path / "run", **settings(1.0))
         assert time.monotonic() - started < 1.0 + GRACE_S
 

@@ -14,7 +14,8 @@ from mllkm_scale.kernels.generic import GenericFamily
 from mllkm_scale.kernels.grid import Family, KernelGrid
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.kernels.normalisation import trace_scales
-from mllkm_scale.mkl.algorithm2 import GridFamily, PaperMKL
+from mllkm_scale.mkl.algorithm2 import PaperMKL
+from mllkm_scale.mkl.families import GridFamily
 
 GAMMAS = np.array([0.02, 0.1])
 REFERENCE = 1e-7
@@ -178,7 +179,7 @@ def test_a_training_that_goes_on_from_any_state_ends_with_the_same_bits(small):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_loop_ends_where_the_tolerance_is_out_of_reach(generic_problem):
     """Far below rounding, J stops falling; the certificate says how far it got."""
-    problem = generic_problem("breast_cancer", n=16)
+    problem = generic_problem("breast_cancer", n=10)
     rounds = []
     for pair in problem.mkl(1e-10).rounds():
         rounds.append(pair)

@@ -56,7 +56,7 @@ def trained(X, y, widths, C, tol=TOL):
     WIDTHS,
     BOXES,
 )
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=60)
 def test_it_arrives_and_what_it_certifies_holds(mkl_reference, seed, n, d, noise, copies, widths, C):
     X, y = noisy_problem(seed, n, d, noise, copies)
     result = trained(X, y, widths, C)

@@ -106,7 +106,7 @@ def test_the_lean_form_goes_on_from_a_solution_with_fewer_kernels(problem, monke
 def test_the_number_of_threads_does_not_change_the_bits(problem, monkeypatch, form):
     data, signs, kernels, rows = problem(False)
     monkeypatch.setattr(InnerMKL, "choose", lambda *_: Choice(form, 0, ""))
-    monkeypatch.setattr("mllkm_scale.mkl.factors.PANEL", 16)
+    monkeypatch.setattr("mllkm_scale.mkl.interior.factors.PANEL", 16)
     monkeypatch.setattr("mllkm_scale.mkl.restricted.ROWS", 16)
     solutions = []
     for size in (1, 2, 3):

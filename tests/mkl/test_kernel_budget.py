@@ -18,7 +18,7 @@ FAMILY = {"map": "gaussian", "componentwise": False, "normalize": "trace", "loca
 @pytest.fixture(scope="module")
 def digits(real_data):
     X, y = real_data("digits")
-    return Dataset.from_arrays(X[:600], y[:600])
+    return Dataset.from_arrays(X[:300], y[:300])
 
 
 @pytest.mark.parametrize("count", [40, 12])

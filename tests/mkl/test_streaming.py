@@ -66,9 +66,9 @@ signs = np.where(rng.uniform(size=(n, 1)) < 0.5, 1.0, -1.0)
 def pass_and_scan(n_duals):
     duals = np.zeros((n, 1))
     duals[:: n // n_duals] = 1.0
-    ids = np.arange(5)
+    ids, weights = np.arange(n_active), np.full(n_active, 1.0 / n_active)
     blank = machine.start()
-    state = replace(blank, active=ids, weights=np.full(5, 0.2), working=duals > 0, duals=duals, priced=True)
+    state = replace(blank, active=ids, weights=weights, working=duals > 0, duals=duals, priced=True)
     primal = machine.primal_pass(state)
     with RoundScans(machine.pricing, state) as scans:
         scans.begin_own(state)
@@ -77,7 +77,8 @@ def pass_and_scan(n_duals):
     return len(primal.support)
 
 with one_blas_thread(), Dataset.open(path, y=None) as data:
-    n_anchors = 8 if componentwise else 64  # component-wise ones take long; bumps of 64 for all samples are 154 MB
+    # Component-wise ones take long, and bumps of 64 for all samples are 154 MB.
+    n_anchors, n_active = (3, 2) if componentwise else (64, 5)
     anchors = Dataset.from_arrays(data.part(0, n_anchors))
     grid = KernelGrid(Family("gaussian", componentwise), anchors, np.array([0.005]), np.ones((n_anchors, 1)))
     scanner = Scanner(grid, support_bytes=16_000_000, scratch_dir=folder)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from mllkm_scale import Dataset
 from mllkm_scale.gram.store import TileStore
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.mkl.forms import Choice, tile_bytes
+from mllkm_scale.mkl.forms import Choice
 from mllkm_scale.mkl.inner import InnerMKL
 from mllkm_scale.mkl.restricted import WorkingSets
 from mllkm_scale.solver.box import Box
@@ -83,11 +82,10 @@ def stores(monkeypatch):
                 assert sum(path.stat().st_size for path in files) <= self.bounds[1]
             return tile
 
-    small_tiles = partial(tile_bytes, tile_rows=TILE_ROWS)
     monkeypatch.setattr("mllkm_scale.mkl.inner.TileStore", Watched)
-    monkeypatch.setattr("mllkm_scale.mkl.inner.tile_bytes", small_tiles)
-    monkeypatch.setattr("mllkm_scale.mkl.forms.tile_bytes", small_tiles)
-    monkeypatch.setattr("mllkm_scale.mkl.forms.feature_bytes", lambda sizes: 10**9)  # as of more features
+    monkeypatch.setattr("mllkm_scale.mkl.forms.TILE_ROWS", TILE_ROWS)
+    for name in ("feature_bytes", "streamed_bytes"):
+        monkeypatch.setattr(f"mllkm_scale.mkl.forms.{name}", lambda sizes: 10**9)  # as of more features
     monkeypatch.setattr("mllkm_scale.solver.tiled_svm.TILE_ROWS", TILE_ROWS)
     return opened
 

@@ -9,7 +9,7 @@ from mllkm_scale.base.threads import Threads, one_blas_thread
 from mllkm_scale.gram.blocks import make_block
 from mllkm_scale.kernels.grid import Family
 from mllkm_scale.mkl.alternating import alternating_mkl
-from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.interior.interior_point import interior_point
 from mllkm_scale.mkl.restricted import Objective, RestrictedProblem
 from mllkm_scale.mkl.simple import descent_direction, simple_mkl
 from mllkm_scale.solver.box import Box

@@ -20,7 +20,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import log_loss
 
 from mllkm_scale import Dataset, MLLKMClassifier, train
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.errors import ModelFileError, ParameterError
 from mllkm_scale.export import export_c, export_npz, export_onnx
 from mllkm_scale.model import describe, evaluate, load_model, save_model

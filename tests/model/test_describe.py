@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mllkm_scale.errors import ModelFileError
 from mllkm_scale.model import describe, model_checksum
+from mllkm_scale.model.describe import GammaShare
+from mllkm_scale.model.describe_text import gamma_ranges
 
 
 @pytest.mark.parametrize("own_weights", [False, True])
@@ -112,6 +116,19 @@ def test_text_shows_the_certificate_the_gammas_and_the_heaviest_kernels(make_mod
     assert "8, 9, ... (12)" in text
     assert model_checksum(model) in text
     assert len(text.splitlines()) == 14 + 2 + len(set(model.gammas)) + 2 + 2
+
+
+@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=200))
+def test_many_gammas_are_shown_in_a_few_ranges_that_cover_them(counts):
+    shares = [GammaShare(0.1 * (i + 1), count, 1.0, 1.0) for i, count in enumerate(counts)]
+    ranges = gamma_ranges(shares)
+    assert [share for _, own in ranges for share in own] == shares
+    if len(shares) <= 12:
+        assert [text for text, _ in ranges] == [f"{share.gamma:.5g}" for share in shares]
+    else:
+        assert len(ranges) <= 8
+        assert max(sum(share.count for share in own) for _, own in ranges) <= sum(counts) / 8 + max(counts)
+        assert ranges[0][0].startswith("0.1 to ")
 
 
 def test_a_file_that_is_gone_is_named(make_model, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.data.preparation.scaling import SCALINGS
 from mllkm_scale.errors import ModelFileError, ScratchError
 from mllkm_scale.kernels.maps import MAPS

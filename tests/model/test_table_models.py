@@ -76,7 +76,7 @@ def test_a_table_is_learned_as_it_is(fitted):
     assert fitted.feature_names_in_.tolist() == list(new.columns)
     told = fitted.model_.encoding.describe()
     assert told[1].startswith("town: category of 3 levels ('Graz'") or "'Lyon'" in told[1]
-    assert told[5] == "nothing: left out, for it tells nothing"
+    assert told[5] == "nothing: left out, because it has no information"
     assert "6 columns of a table as" in describe(fitted.model_).preprocessing
 
 

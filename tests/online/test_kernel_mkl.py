@@ -191,7 +191,7 @@ def test_bad_input_is_named_with_its_remedy():
     with pytest.raises(DataError, match="one class"):
         OnlineKernelMKL(X, np.zeros(30, dtype=int))
     mkl = OnlineKernelMKL(X, y)
-    with pytest.raises(ParameterError, match="no kernel has joined"):
+    with pytest.raises(ParameterError, match="no kernel is active"):
         mkl.reprocess()
     with pytest.raises(ParameterError, match="family="):
         mkl.process(3)

@@ -178,10 +178,10 @@ def test_one_class_alone_is_learned_if_the_classes_are_given(digits):
 
 def test_what_cannot_be_learned_is_refused_and_nothing_is_lost(digits):
     X, y = digits
-    with pytest.raises(DataError, match=r"classes=\[1\]: give all labels that can come"):
+    with pytest.raises(DataError, match=r"classes=\[1\]: give all possible labels"):
         learner_for([1, 1])
     learner = learner_for([0, 1, 2])
-    with pytest.raises(DataError, match="no sample has come yet"):
+    with pytest.raises(DataError, match="no sample has arrived yet"):
         learner.model()
     learner.learn(X[:200], y[:200])
     before = bits_of(learner)
@@ -201,7 +201,7 @@ def test_without_classes_those_of_the_warm_up_are_all(digits):
     X, y = digits
     learner = learner_for()
     learner.learn(X[:100], np.zeros(100, int))
-    with pytest.raises(DataError, match="all 100 samples so far have the label 0: give all labels"):
+    with pytest.raises(DataError, match="all 100 samples so far have the label 0: give all possible labels"):
         learner.model()
     with pytest.raises(DataError, match="all 150 samples so far have the label 0"):
         learner.learn(X[:50], np.zeros(50, int))

@@ -134,7 +134,7 @@ def test_an_iterator_is_asked_for_a_pair_only_when_the_one_before_was_handed_out
     ("pairs", "message"),
     [
         ([], "holds no samples"),
-        ([3], r"sample 0 \(0-based\) is no pair"),
+        ([3], r"sample 0 \(0-based\) is not a pair"),
         ([([1.0], 0), ([1.0, 2.0], 0)], r"sample 1 \(0-based\) has 2 features instead of 1"),
         ([([1.0], 0), ([np.inf], 0)], r"has infinity at row 1, column 0"),
         ([(["a"], 0)], "type <U1: give dense rows"),
@@ -150,10 +150,10 @@ def test_bad_pairs_are_refused_with_their_position(pairs, message):
 
 
 def test_a_stream_shorter_than_what_was_learned_of_it_is_refused(hdf5):
-    with pytest.raises(DataError, match="ended after 1 samples, and 2 were to be skipped"):
+    with pytest.raises(DataError, match="ended after 1 samples, but 2 should be skipped"):
         list(IterableSamples([([1.0], 0)]).chunks(skip=2))
     samples = open_samples(hdf5)
-    with pytest.raises(DataError, match="ended after 11 samples, and 12 were to be skipped"):
+    with pytest.raises(DataError, match="ended after 11 samples, but 12 should be skipped"):
         list(samples.chunks(skip=12))
     samples.close()
 

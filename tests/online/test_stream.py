@@ -132,7 +132,7 @@ def test_a_longer_stream_goes_on_where_a_shorter_one_ended(samples, whole, tmp_p
         assert result.ended.n_samples == n
     stream(samples(), run_dir=tmp_path / "run", resume=True, **SETTINGS)
     assert_same(tmp_path / "run", whole[0])
-    with pytest.raises(DataError, match=r"ended after 700 samples, and 1300 were to be skipped"):
+    with pytest.raises(DataError, match=r"ended after 700 samples, but 1300 should be skipped"):
         stream(samples(700), run_dir=tmp_path / "run", resume=True, **SETTINGS)
     assert_same(tmp_path / "run", whole[0])
 
@@ -247,7 +247,7 @@ def test_a_state_that_cannot_be_taken_up_is_refused_and_nothing_is_lost(samples,
     [
         ({"resume": True}, CheckpointError, "nothing to resume"),
         ({"checkpoint_s": -1}, ParameterError, "checkpoint_s=-1"),
-        ({"tol": 0.1}, ParameterError, "'tol' is no parameter of learning online"),
+        ({"tol": 0.1}, ParameterError, "'tol' is not a parameter of online learning"),
         ({"warm_up": 0}, ParameterError, "warm_up=0"),
         ({"classes": [0, 1]}, DataError, r"sample 2 \(0-based\) of the stream has the label 2"),
     ],
@@ -286,7 +286,7 @@ def test_samples_to_prepare_from_replace_the_first_ones(samples, digits, tmp_pat
     for polls in (1, 4, 100):
         assert interrupted(samples(700), tmp_path / "run", polls, like=like, resume=polls > 1) == (polls < 100)
     assert_same(tmp_path / "run", tmp_path / "whole")
-    with pytest.raises(DataError, match="has 63 features, but the samples that come have 64"):
+    with pytest.raises(DataError, match="has 63 features, but the samples of the stream have 64"):
         stream(samples(700), like=Dataset.from_arrays(digits[0][:, 1:]), **SETTINGS)
 
 
@@ -295,7 +295,7 @@ def test_samples_out_of_reach_of_all_kernels_are_told_once(digits, tmp_path):
     unlike, told = np.where(np.arange(N)[:, None] < 500, X, X + 500.0), []
     stream(DatasetSamples(Dataset.from_arrays(unlike, y)), listener=told.append, **SETTINGS)
     [notice] = [event for event in told if isinstance(event, Notice)]
-    assert "of the latest samples are out of reach of every kernel" in notice.text
+    assert "of the latest samples are out of reach of all kernels" in notice.text
 
 
 def test_a_listener_that_fails_ends_the_stream_which_can_go_on(samples, whole, tmp_path):

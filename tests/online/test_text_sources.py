@@ -312,7 +312,7 @@ def test_memory_is_that_of_a_read_and_not_of_the_stream():
 def test_a_text_is_walked_over_once_and_its_options_are_checked(tmp_path):
     samples = CSVSamples(io.StringIO("1,0\n"))
     list(samples.chunks())
-    with pytest.raises(ParameterError, match="was read already"):
+    with pytest.raises(ParameterError, match="was already read"):
         samples.chunks()
     with pytest.raises(ParameterError, match="bad_lines='warn' is not known"):
         CSVSamples(io.StringIO(), bad_lines="warn")

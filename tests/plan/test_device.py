@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mllkm_scale import Dataset, Model
+from mllkm_scale.base.units import parse_bytes
 from mllkm_scale.data import Preprocessor
 from mllkm_scale.errors import BudgetError, ParameterError
 from mllkm_scale.export import integer_machine
@@ -17,7 +18,7 @@ from mllkm_scale.kernels.grid import Family
 from mllkm_scale.kernels.maps import MAPS
 from mllkm_scale.model import ModelRecord
 from mllkm_scale.params import resolve
-from mllkm_scale.plan.device import BITS, DeviceSize, judging_bytes, other_shares, sizes_within, with_bits
+from mllkm_scale.plan.device import BITS, DIRECTIONS, DeviceSize, judging_bytes, other_shares, sizes_within
 from mllkm_scale.plan.training import make_plan
 
 RECORD = ModelRecord(2.0, 1.99, 0.005, 0.01, "converged", 90, 50, 0)
@@ -71,24 +72,25 @@ def test_a_machine_takes_no_more_than_its_size(
     most=st.integers(1, 1000),
 )
 def test_sizes_that_compete_fit(max_bytes: int, outputs: int, n_columns: int, most: int) -> None:
+    directions = [*(count for count in DIRECTIONS if count <= n_columns), None]
     try:
-        found = sizes_within(max_bytes, "squared", outputs, n_columns, min(50, n_columns), most)
+        found = sizes_within(max_bytes, "squared", outputs, n_columns, directions, most)
     except ParameterError:
         assert max_bytes < 200 + 60 * outputs + 8 * n_columns
         return
     more = [other for size in found for other in other_shares(size, max_bytes, n_columns, most, (0.2, 0.7))]
-    more += [other for size in found for other in with_bits(size, 8, max_bytes, n_columns, most)]
     for size in found + more:
         assert size.constant_bytes <= max_bytes
         assert 1 <= size.kernels <= most
         assert (size.directions or 1) <= size.columns <= n_columns
 
 
-def test_too_few_bytes_are_refused_with_enough() -> None:
+@pytest.mark.parametrize("directions", [(*DIRECTIONS, None), (7,), (None,)])
+def test_too_few_bytes_are_refused_with_enough(directions: tuple[int | None, ...]) -> None:
     with pytest.raises(ParameterError, match="give at least") as refused:
-        sizes_within(100, "squared", 10, 784, 50, 100)
-    least = int(str(refused.value).rsplit(" ", 2)[1])
-    assert sizes_within(least, "squared", 10, 784, 50, 100)
+        sizes_within(100, "squared", 10, 784, directions, 100)
+    least = parse_bytes("".join(str(refused.value).rsplit(" ", 2)[1:]))
+    assert sizes_within(least, "squared", 10, 784, directions, 100)
 
 
 def test_what_judges_a_machine_is_in_the_plan() -> None:

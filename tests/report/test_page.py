@@ -17,7 +17,7 @@ from mllkm_scale.errors import DataError, ModelFileError, ParameterError, Scratc
 from mllkm_scale.report import write_report
 from mllkm_scale.report.shape_pictures import _drawn
 
-ALWAYS = ["What was trained on what", "Data", "Course", "Model", "Anchors", "Kernels", "Memory"]
+ALWAYS = ["Data and model", "Data", "Run", "Model", "Anchors", "Kernels", "Memory"]
 
 
 def svgs(page, drawn):
@@ -26,7 +26,7 @@ def svgs(page, drawn):
 
 def test_a_training_is_shown_with_its_test_rows_its_course_and_its_anchors(digits_run, parsed):
     page = parsed(digits_run / "report.html")
-    for heading in (*ALWAYS, "On the test rows", "Most frequent mistakes", "The course of the training"):
+    for heading in (*ALWAYS, "Results on the test rows", "Most frequent mistakes", "Progress of training"):
         assert heading in page.headings
     assert "Shape functions" not in page.headings
     assert "digits.h5:X_test, 150 rows" in page.text
@@ -53,7 +53,7 @@ def test_a_stream_is_shown_by_its_prequential_error(stream_run, parsed):
     page = parsed(stream_run / "report.html")
     assert "The stream" in page.headings
     alts = " ".join(image["alt"] for image in page.images)
-    for what in ("Prequential error over samples", "Kernels over samples", "Samples kept", "Samples a second"):
+    for what in ("Prequential error over samples", "Kernels over samples", "Samples kept", "Samples per second"):
         assert what in alts
     assert "prequential error" in page.text
     assert "duality gap" not in page.text
@@ -106,7 +106,7 @@ def test_a_run_of_an_earlier_version_is_reported_from_what_its_files_have(digits
     (old / "evaluation.json").unlink()
     (old / "plan.json").unlink()
     page = parsed(write_report(old))
-    assert "On the test rows" not in page.headings
+    assert "Results on the test rows" not in page.headings
     assert any("regions of 10 classes" in image["alt"] for image in page.images)
 
 
@@ -115,7 +115,7 @@ def test_a_model_alone_is_enough(digits_run, tmp_path, parsed):
     shutil.copy(digits_run / "model.mllkm", tmp_path / "bare")
     page = parsed(write_report(tmp_path / "bare", image_shape="4x16", out=tmp_path / "page.html"))
     assert any("images of 4x16" in image["alt"] for image in page.images)
-    assert "The course of the training" not in page.headings
+    assert "Progress of training" not in page.headings
 
 
 def test_a_training_that_was_interrupted_is_reported_as_far_as_it_went(digits_run, tmp_path, parsed):
@@ -130,7 +130,7 @@ def test_a_training_that_was_interrupted_is_reported_as_far_as_it_went(digits_ru
     page = parsed(write_report(part))
     assert "not finished" in page.text
     assert "1 round" in page.text
-    assert "The course of the training" in page.headings
+    assert "Progress of training" in page.headings
     assert "Anchors" not in page.headings
 
 
@@ -168,7 +168,7 @@ def test_shape_functions_tell_where_no_row_was_seen_and_all_can_be_drawn(additiv
     some = write_report(additive_run, out=tmp_path / "some.html").read_text()
     every = write_report(additive_run, out=tmp_path / "every.html", all_shapes=True).read_text()
     assert "over the training rows, as a share" in some
-    assert "falls back to 0 because no kernel is near" in some
+    assert "returns to 0 because no kernel is near" in some
     assert every.count("<figure") >= some.count("<figure")
 
 
@@ -188,7 +188,7 @@ def test_the_page_has_curves_calibration_importances_and_explained_rows(digits_r
     alts = " ".join(image["alt"] for image in page.images)
     for what in ("ROC and precision-recall curves", "Calibration plot", "Error on test rows over rounds"):
         assert what in alts
-    for heading in ("Features", "Some test rows"):
+    for heading in ("Features", "Explained test rows"):
         assert heading in page.headings
     evaluation = json.loads((digits_run / "evaluation.json").read_text())
     assert f"row {evaluation['explained'][0]['row']}:" in page.text
@@ -205,12 +205,12 @@ def test_a_fitted_estimator_writes_its_report(real_data, parsed, tmp_path, param
     table["kind"] = np.where(table["two"] > 19, "high", "low")
     machine = MLLKMClassifier(n_jobs=1, **parameters).fit(table[:300], y[:300])
     page = parsed(machine.report(tmp_path / "page.html", table[300:], y[300:]))
-    for heading in ("On the test rows", "Features", "Some test rows", "Kernels", "Memory"):
+    for heading in ("Results on the test rows", "Features", "Explained test rows", "Kernels", "Memory"):
         assert heading in page.headings
     assert "kind" in page.text
     assert "b" not in page.tags
     assert "of a fitted estimator" in page.text
     alone = parsed(machine.report(tmp_path / "alone.html"))
-    assert "On the test rows" not in alone.headings
+    assert "Results on the test rows" not in alone.headings
     with pytest.raises(ParameterError, match="give a label for each row of X"):
         machine.report(tmp_path / "page.html", table)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mllkm_scale.base.archive import write_archive
+from mllkm_scale.base.files.archive import write_archive
 from mllkm_scale.errors import CheckpointError, ParameterError, ScratchError
 from mllkm_scale.mkl.starts import cold_start
 from mllkm_scale.mkl.state import Settings, State

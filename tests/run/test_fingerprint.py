@@ -9,7 +9,7 @@ from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.data import Dataset
 from mllkm_scale.params import Params
-from mllkm_scale.run.problem import DigestWork, fingerprint_of
+from mllkm_scale.run.fingerprint import DigestWork, fingerprint_of
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 SIGNS = np.where(np.arange(50) % 2, 1, -1).astype(np.int8)[:, None]

@@ -173,7 +173,7 @@ def test_without_system_locks_a_live_process_or_another_host_keeps_the_folder(
     lock_file: Path, marker: Path, change: Callable[[list[str]], list[str]]
 ) -> None:
     marker.write_text("\n".join(change(marker.read_text().split())) + "\n")
-    with pytest.raises(ScratchError, match=r"in use by a training of process \d+ on \S+: .*remove .*\.lock-holder"):
+    with pytest.raises(ScratchError, match=r"in use by a training run of process \d+ on \S+: .*remove .*\.lock-holder"):
         take(lock_file)
 
 

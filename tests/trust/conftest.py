@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mllkm_scale import Dataset, train
-from mllkm_scale.base.archive import read_archive, write_archive
+from mllkm_scale.base.files.archive import read_archive, write_archive
 from mllkm_scale.cli import cli
 from mllkm_scale.errors import MLLKMError
 

@@ -115,6 +115,39 @@ def test_one_long_text_of_a_parquet_file_is_not_written_out_for_every_row(tmp_pa
     assert own.max_memory() < 50_000_000
 
 
+def test_damaged_metadata_of_a_parquet_column_are_an_error_and_not_the_end_of_the_process(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"size": np.arange(60.0), "kind": ["x", "y"] * 30}), path)
+    whole, found = path.read_bytes(), 0
+    footer = int.from_bytes(whole[-8:-4], "little")
+    for place in range(len(whole) - 8 - footer, len(whole) - 8):
+        damaged = whole[:place] + b"\x26" + whole[place + 1 :]
+        try:
+            parquet.ParquetFile(pa.BufferReader(damaged)).read(use_threads=False)
+        except Exception as error:
+            if "histogram size mismatch" not in str(error):
+                continue
+            path.write_bytes(damaged)
+            with pytest.raises(DataError, match=r"rows\.parquet cannot be read as Parquet"):
+                convert(path, tmp_path / "rows.h5", label_column="kind")
+            found += 1
+    if not found:
+        pytest.skip("this pyarrow writes no histograms of levels")
+
+
+def test_a_label_of_a_parquet_file_that_is_not_utf_8_is_an_error(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    table = pa.table({"size": np.arange(60.0), "kind": ["other", "same"] * 30})
+    parquet.write_table(table, path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"other", b"\xff\xfeher"))
+    with pytest.raises(DataError, match="the label column 'kind' has a text that is not UTF-8"):
+        Dataset.open(path, y="kind").labels()
+    with pytest.raises(DataError, match="UTF-8"):
+        convert(path, tmp_path / "rows.h5", label_column="kind")
+
+
 def test_texts_of_a_parquet_file_are_written_out_for_some_rows_at_a_time(tmp_path, monkeypatch):
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     n, rng = 500, np.random.default_rng(0)

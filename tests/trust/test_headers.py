@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mllkm_scale import Dataset, load_model, train, train_path
-from mllkm_scale.base.archive import read_archive
+from mllkm_scale.base.files.archive import read_archive
 from mllkm_scale.errors import CheckpointError, DataError, MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.model import Model, save_model
 from mllkm_scale.path.folder import read_path
@@ -119,6 +119,8 @@ def test_every_wrong_field_of_a_file_of_the_report_is_refused_or_shown(small_run
 
     for path in fields_of(found):
         if path[:1] in (("parameters",), ("sizes",), ("worker_rows",)) and len(path) > 2:
+            continue
+        if any(isinstance(step, int) and step > 1 for step in path):  # what a list holds is alike
             continue
         for wrong in WRONG:
             text = json.dumps(with_field(found, path, wrong))
@@ -274,12 +276,13 @@ def test_a_crafted_end_of_a_point_is_not_gone_on_with(small_path, small_data, tm
 
 def test_every_schema_is_made_and_freed_without_a_crash():
     code = """
-from mllkm_scale.base import schemas
+from mllkm_scale.base.schemas import conform, fields, headers, run_files
 import msgspec
-for name, kind in vars(schemas).items():
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct:
+kinds = {kind for module in (fields, headers, run_files) for kind in vars(module).values() if isinstance(kind, type)}
+for kind in kinds:
+    if issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct:
         try:
-            schemas.conform({"x": 1}, kind)
+            conform({"x": 1}, kind)
         except ValueError:
             pass
 """

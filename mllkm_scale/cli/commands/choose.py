@@ -1,4 +1,4 @@
-"""`mllkm choose`: one model of a path, by what it may cost."""
+"""`mllkm choose`: one model of a path, within limits of its cost."""
 
 from __future__ import annotations
 

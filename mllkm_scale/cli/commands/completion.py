@@ -1,4 +1,4 @@
-"""`mllkm completion`: what makes a shell complete commands, options, choices and file names."""
+"""`mllkm completion`: a script that completes commands, options, choices and file names."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def completion(context: click.Context, shell: str) -> None:
 
     made = get_completion_class(shell)
     assert made is not None
-    # The template itself: click's `source` asks the bash that it finds first for its version, which may be another one.
+    # The template itself: `source` of click checks the version of the first bash on the PATH, which may differ.
     script = made(context.find_root().command, {}, "mllkm", VARIABLE)
     click.echo(script.source_template % script.source_vars())

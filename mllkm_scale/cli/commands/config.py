@@ -1,4 +1,4 @@
-"""`mllkm config`: the defaults that are in force, and where each of them is from."""
+"""`mllkm config`: the defaults in force, and their origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mllkm convert`: a file of another format becomes HDF5."""
+"""`mllkm convert`: converts a file of another format to HDF5."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from mllkm_scale.base.location import FORMATS
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.group import debug_option, say
 from mllkm_scale.cli.output import bar, overwrite_option
 from mllkm_scale.cli.parsers import DATA, parse_label_column
-from mllkm_scale.cli.table_files import FORMATS, table_options, tell_columns
+from mllkm_scale.cli.table_files import table_options, tell_columns
 
 __all__ = ["convert"]
 
@@ -77,7 +78,7 @@ def convert(
       mllkm convert train-images-idx3-ubyte.gz mnist.h5 --y train-labels-idx1-ubyte.gz
     """
     if seed is not None and hold_out is None:
-        raise click.UsageError("--seed is that of --hold-out: give a share with --hold-out 0.2, too")
+        raise click.UsageError("--seed is for --hold-out: also give a share, such as --hold-out 0.2")
     from mllkm_scale.data.converters import convert as convert_file
 
     with bar(f"converting {source.name}") as progress:

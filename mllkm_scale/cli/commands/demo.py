@@ -1,4 +1,4 @@
-"""`mllkm demo`: all the commands, one after the other, on real data that comes with scikit-learn."""
+"""`mllkm demo`: runs the main commands on real data that comes with scikit-learn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA = "digits.npz"
 SEED = 0
 
 
-@click.command(short_help="See it work on real data.")
+@click.command(short_help="Run every step on real data.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -29,9 +29,9 @@ SEED = 0
 @debug_option
 @click.pass_context
 def demo(context: click.Context, out: Path) -> None:
-    """Convert, plan, train, evaluate, predict and inspect: the whole way, on 1,797 handwritten digits.
+    """Convert, plan, train, evaluate, predict and inspect on 1,797 handwritten digits.
 
-    Each step shows the command that does it, so that it can be repeated on other data. Takes about a minute.
+    Each step shows its command, so that you can repeat it on other data. The demo takes less than a minute.
 
     \b
     Example:
@@ -43,30 +43,30 @@ def demo(context: click.Context, out: Path) -> None:
     _write_digits(out)
     steps: list[tuple[str, list[str]]] = [
         (
-            "To HDF5, the format that training reads in chunks",
+            "Convert the data to HDF5, which training reads in chunks",
             ["convert", f"{archive}", f"{data}", "--overwrite"],
         ),
-        ("What training would hold in memory, by arithmetic", ["plan", f"{data}", "--memory", "1GB"]),
+        ("Plan the memory of training", ["plan", f"{data}", "--memory", "1GB"]),
         (
-            "Train until the duality gap over all candidate kernels is proved to be at most 1 %",
+            "Train until the duality gap over all candidate kernels is at most 1 %",
             ["train", f"{data}", "--out", f"{run}", "--memory", "1GB", "--image-shape", "8x8", "--overwrite"],
         ),
         (
-            "How good is it on the rows held out?",
+            "Evaluate the model on the held-out rows",
             ["evaluate", f"{run}", f"{data}", *held_out, "--y", "y_test"],
         ),
         (
-            "Predictions for rows without labels",
+            "Predict rows without labels",
             ["predict", f"{run}", f"{data}", *held_out, "--out", f"{predictions}", "--overwrite"],
         ),
-        ("What the model is made of", ["inspect", f"{run}"]),
+        ("Show what the model consists of", ["inspect", f"{run}"]),
     ]
     for number, (title, arguments) in enumerate(steps, 1):
         say(f"\n{number}. {title}\n   $ {shlex.join(['mllkm', *arguments])}")
         _run(context, arguments)
     report = run / REPORT
     seen = f", and {report} shows it: open it in a browser" if report.exists() else ""
-    say(f"\nThe model is {run / MODEL}{seen}. Next: the same commands on your data; mllkm train --help")
+    say(f"\nThe model is {run / MODEL}{seen}. Next, run the same commands on your data: see mllkm train --help")
 
 
 def _write_digits(folder: Path) -> None:
@@ -88,7 +88,7 @@ def _write_digits(folder: Path) -> None:
 
 
 def _run(context: click.Context, arguments: list[str]) -> None:
-    """Run a command line exactly as it is shown."""
+    """Run a command line exactly as shown."""
     root = context.find_root()
     debug = context.ensure_object(Invocation).debug
     invocation = Invocation(tuple(arguments), debug)

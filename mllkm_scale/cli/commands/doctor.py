@@ -1,4 +1,4 @@
-"""`mllkm doctor`: what the machine is good for, and what to mend before a long training."""
+"""`mllkm doctor`: checks a machine before a long training run."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@click.command(short_help="Find what would slow or stop a training.")
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="Also time the reading of this file.")
+@click.command(short_help="Check the machine for problems.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Also measure the speed of reading this file."
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to reach, such as tcp://host:8786.")
 @click.option(
     "--scheduler-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Dask scheduler to reach, by the file that it writes.",
+    help="Dask scheduler to reach, given by its scheduler file.",
 )
 @json_option
 @debug_option
@@ -36,9 +38,10 @@ __all__ = ["doctor"]
 def doctor(
     context: click.Context, data: Path | None, scheduler: str | None, scheduler_file: Path | None, as_json: bool
 ) -> None:
-    """Check cores, memory, BLAS, disks, packages, configuration and the cluster, and say what to do.
+    """Check cores, memory, BLAS, disks, packages, configuration and the cluster, and suggest remedies for problems.
 
-    Takes a few seconds and leaves nothing behind. The exit code is 0 if there is no problem; warnings do not count.
+    The checks take a few seconds and leave no files behind. The exit code is 0 if there is no problem, also with
+    warnings.
 
     \b
     Examples:
@@ -73,7 +76,7 @@ def _checkup(context: click.Context, data: Path | None) -> Checkup:
 
 
 def _params() -> Params:
-    """As configured; a bad configuration is one of the findings."""
+    """The configured parameters; a wrong configuration is one of the findings."""
     from mllkm_scale.params import checked, resolve
 
     try:

@@ -1,4 +1,4 @@
-"""`mllkm evaluate`: how often a model is right on labelled data."""
+"""`mllkm evaluate`: the accuracy of a model on labelled data."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def evaluate(
 
     DATA is HDF5, zarr, or any format that "mllkm convert" reads.
 
-    If DATA holds X_test and y_test, which no training on DATA has seen, these rows are scored, and otherwise X and y;
-    --x and --y name other ones. Columns are matched by name if DATA and MODEL have names; other columns are ignored.
+    The rows are X_test and y_test if DATA has them, because training on DATA does not use these, and otherwise X and y;
+    --x and --y name others. Columns are matched by name if DATA and MODEL have names; other columns are ignored.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def evaluate(
 
 
 def _what_to_score(data: Location, x: str | None, y: str | None) -> tuple[str, str]:
-    """The names of samples and labels: those of the rows held out, where the file has some and nothing is named."""
+    """The names of samples and labels: by default those of held-out rows, if the file has them."""
     from mllkm_scale.cli.training_run import TEST_SETS, has_test_sets
 
     if x is None and y is None and has_test_sets(data):
@@ -121,7 +121,7 @@ def _probabilities(evaluation: Evaluation) -> str:
 
 
 def _parts(evaluation: Evaluation) -> Iterator[str | Table]:
-    """The same as tables."""
+    """The evaluation as tables."""
     yield _accuracy(evaluation)
     yield _probabilities(evaluation)
     columns = zip(_names(evaluation), *_columns(evaluation), strict=True)
@@ -135,7 +135,7 @@ def _parts(evaluation: Evaluation) -> Iterator[str | Table]:
 
 
 def _lines(evaluation: Evaluation) -> list[str]:
-    """Accuracy, a table of the classes, and which classes are mistaken for which."""
+    """Accuracy, a table of the classes, and the most frequent mistakes."""
     names = _names(evaluation)
     width = max(5, *(len(name) for name in names))
     lines = [

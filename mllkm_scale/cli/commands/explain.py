@@ -1,4 +1,4 @@
-"""`mllkm explain`: what makes the scores of rows of a file."""
+"""`mllkm explain`: contributions to the scores of rows of a file."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def explain(
 ) -> None:
     """Explain the scores of rows of DATA by MODEL, a model file or a run folder.
 
-    A score is a sum over kernels and features. What each adds is exact: the features and the constant add up to the
-    score, and so do the kernels. The features that add most to the score of the predicted class are shown, and with
-    --json all of them, for every class. Columns are matched by name as in "mllkm predict".
+    A score is a sum over kernels and features. The contributions are exact: those of the features and the constant add
+    up to the score, and so do those of the kernels. The features that contribute most to the score of the predicted
+    class are shown; --json has all of them, for every class. Columns are matched by name as in "mllkm predict".
 
     \b
     Examples:

@@ -80,8 +80,8 @@ def export(
       mllkm export run --out digits.h --integer 4 --data train.csv
       mllkm export run/model.mllkm --to npz --out model.npz --overwrite
     """
-    from mllkm_scale.export.integer import limit_of
     from mllkm_scale.model import load_model
+    from mllkm_scale.plan.device import DeviceLimit
 
     name = target or SUFFIXES.get(out.suffix.lower())
     if name is None:
@@ -101,7 +101,7 @@ def export(
         raise click.UsageError(f"{out} is the model itself: choose another name for what is exported")
     limit = None
     if data is not None:
-        limit = limit_of(machine)
+        limit = DeviceLimit.of(machine.certificate.params)
         if bits is None and limit is None:
             raise click.UsageError("--data is for integers: say with --integer how many bits, as max_bytes chose none")
         summary = _export_integers(

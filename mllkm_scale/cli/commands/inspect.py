@@ -1,4 +1,4 @@
-"""`mllkm inspect`: what a model file holds."""
+"""`mllkm inspect`: describes a model file."""
 
 from __future__ import annotations
 

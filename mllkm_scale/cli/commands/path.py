@@ -1,4 +1,4 @@
-"""`mllkm path`: models of several sizes, and which one to take."""
+"""`mllkm path`: trains models of several sizes to choose from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, refuse_both_starts
 from mllkm_scale.cli.options import data_set_options, given_parameters, training_options
 from mllkm_scale.cli.output import overwrite_option, progress_option
 from mllkm_scale.cli.path_run import PathRun, below_option
@@ -19,13 +19,13 @@ __all__ = ["path"]
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> list[float] | None:
-    """Numbers with commas between them."""
+    """Parse numbers separated by commas."""
     if text is None:
         return None
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 1,10,100", context, parameter) from None
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 1,10,100", context, parameter) from None
 
 
 @click.command(short_help="Train models of several sizes to choose from.")
@@ -85,13 +85,13 @@ def path(
     """Train models of several sizes on DATA, each from the one before it; DATA as in "mllkm train".
 
     The models differ in C (by default seven values around the automatic one), or in the number of kernels. In the
-    second case each model starts with the heaviest kernels of the previous one, and exchanges some of them for better
-    ones. With --bytes each is the best for a device with so many bytes for its constants, and has its C header,
-    PATH/max_bytes=SIZE/model.h; errors are then those in integers.
+    second case each model starts with the kernels of largest weight of the previous one, and exchanges some of them for
+    better ones. With --bytes, each model is the best one for a device with this number of bytes for its constants, and
+    has a C header, PATH/max_bytes=SIZE/model.h; errors are then those in integers.
 
     The error of every model is measured on validation rows, and the cost of a row on this machine. PATH/report.html
-    plots one against the other, and names the knee, beyond which accuracy becomes expensive. Every model has its own
-    run folder, such as PATH/C=1. If DATA holds X_test and y_test, the chosen model is evaluated on them: the best one
+    plots error against cost, and marks the knee, beyond which accuracy becomes expensive. Every model has its own run
+    folder, such as PATH/C=1. If DATA holds X_test and y_test, the chosen model is evaluated on them: the best one
     within --below, or the knee.
 
     \b
@@ -103,8 +103,7 @@ def path(
       mllkm path train.h5 --out path --validation validation.h5 --resume
       mllkm choose path --below 100kB --out small.mllkm
     """
-    if resume and overwrite:
-        raise click.UsageError("--resume continues a path and --overwrite replaces it: give one of them", context)
+    refuse_both_starts("a path", context, resume=resume, overwrite=overwrite)
     PathRun(
         data=data,
         x=x,

@@ -1,4 +1,4 @@
-"""`mllkm plan`: what a training would hold in memory, before anything is allocated."""
+"""`mllkm plan`: the memory of a training run, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@click.command(short_help="Print what a training would hold in memory.")
+@click.command(short_help="Print what a training run would hold in memory.")
 @click.argument("data", type=DATA)
 @data_set_options
 @format_option
@@ -41,11 +41,11 @@ __all__ = ["plan"]
 def plan(
     context: click.Context, /, data: Path, x: str, y: str, sample_weight: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Print what a training on DATA would hold in memory, and which form of the inner problem it would use.
+    """Print what a training run on DATA would hold in memory, and which form of the inner problem it would use.
 
     DATA is as in "mllkm train".
 
-    Nothing is trained. If the budget is too small, the error names the least one that works.
+    Nothing is trained. If the budget is too small, the error names the smallest one that works.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mllkm predict`: the labels that a model gives to the rows of a file, written to HDF5 or CSV."""
+"""`mllkm predict`: predicts the labels of the rows of a file, and writes them to HDF5 or CSV."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mllkm_scale.base.location import FORMATS
 from mllkm_scale.base.units import format_bytes
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, open_cluster
 from mllkm_scale.cli.group import debug_option, say
@@ -25,7 +26,6 @@ __all__ = ["predict"]
 
 
 PIPE = "-"
-FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet")
 
 
 @click.command(short_help="Predict the labels of a data set.")
@@ -38,7 +38,12 @@ FORMATS = ("hdf5", "zarr", "csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet
     metavar="PRED",
     help="File to write: .h5, .csv or .tsv; - for CSV on standard output.",
 )
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of DATA; default: by its name.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(("hdf5", "zarr", *FORMATS)),
+    help="Format of DATA; default: by its name.",
+)
 @new_rows_options
 @click.option(
     "--header/--no-header",
@@ -73,7 +78,7 @@ def predict(
 ) -> None:
     """Predict the labels of DATA with MODEL, a model file or a run folder.
 
-    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it comes.
+    DATA is HDF5, zarr, or any format that "mllkm convert" reads; - is CSV on standard input, predicted as it arrives.
     zarr and Parquet may be a URL that fsspec opens, such as s3://bucket/new.zarr.
 
     The rows are read, predicted and written block by block, so that files may be of any size. The workers of a dask
@@ -100,7 +105,7 @@ def predict(
 
     spec = cluster_spec(context)
     machine = open_model(model)
-    piped = PIPE in (str(data), str(out))  # no bar between lines that come and go
+    piped = PIPE in (str(data), str(out))  # no progress bar between piped lines
     with _client(spec, context) as client, nullcontext() if piped else bar(f"predicting {data.name}") as progress:
         summary = predict_file(
             machine.direct() if direct else machine,
@@ -137,7 +142,7 @@ def _client(spec: ClusterSpec | None, context: click.Context) -> Iterator[Client
     from mllkm_scale.cluster import describe
     from mllkm_scale.params import resolve
 
-    # Workers that are started here get the budget that a training has by default; a chunk is far below it.
+    # Workers that are started here get the budget that a training run has by default; a chunk is far below it.
     usual = resolve()
     with open_cluster(spec, usual.budget_bytes, usual.worker_timeout, context) as client:
         say(f"cluster: {describe(client)}", err=True)

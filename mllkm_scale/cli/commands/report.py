@@ -1,4 +1,4 @@
-"""`mllkm report`: the report of a run made again, or several runs side by side."""
+"""`mllkm report`: writes the report of a run again, or compares several runs."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ page_option = click.option(
 def report(
     context: click.Context, /, runs: tuple[Path, ...], out: Path | None, image_shape: str | None, all_shapes: bool
 ) -> None:
-    """Write one HTML file on the training or stream in the folder RUN, or on several runs side by side.
+    """Write an HTML report on the training or stream in the folder RUN, or a comparison of several runs.
 
-    A report needs only the run folder, also of a training that was interrupted or is still running. It opens in any
-    browser without a network. Every training ends with a report; this command writes it again. The report of a path
-    shows error against cost.
+    A report needs only the run folder, also if the run was interrupted or is still running. It opens in any browser
+    without a network. Every training run ends with a report; this command writes it again. The report of a path shows
+    error against cost.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mllkm reproduce`: the paper's table and figures, and the comparisons that its reviewers asked for."""
+"""`mllkm reproduce`: repeats the paper's table and figures, and the comparisons that its reviewers asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def out_option(default: str) -> Callable[[Command], Command]:
-    """The folder that a command writes to."""
+    """Option for the output folder of a command."""
     return click.option(
         "--out",
         type=click.Path(path_type=Path, file_okay=False),
@@ -41,7 +41,7 @@ def out_option(default: str) -> Callable[[Command], Command]:
 def reproduce() -> None:
     """Repeat the paper's table and figures, and the comparisons that its reviewers asked for.
 
-    Data are taken from the folder MLLKM_DATA, or fetched as `mllkm fetch` does.
+    Data are taken from the folder MLLKM_DATA, or downloaded as by `mllkm fetch`.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def reproduce() -> None:
     """
 
 
-@reproduce.command(short_help="Accuracy, time and size on four UCI sets.")
+@reproduce.command(short_help="Accuracy, time and size on four UCI data sets.")
 @out_option("table2")
 @click.option("--quick", is_flag=True, help=f"{QUICK_SPLITS} splits of {QUICK[0]}, as a quick test.")
 @click.option(
@@ -75,7 +75,7 @@ def table2(
     MLLKM in all eight families, SAG, LLSVM, LaSVM, SimpleMKL and SequentialMKL: accuracy, inference time, kernels and
     support vectors beside the paper's figures, with paired tests over the splits and ranks over the data sets. Writes
     table2.md, table2.csv, table2-splits.csv, table2.tex and a picture of the ranks. All splits take about a quarter of
-    an hour on two cores. An interrupted run continues where it was.
+    an hour on two cores. The same command continues an interrupted run.
 
     \b
     Examples:
@@ -132,16 +132,16 @@ def figure2(out: Path) -> None:
 @click.option("--quick", is_flag=True, help="Small and few comparisons, as a quick test.")
 @debug_option
 def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
-    """What the paper's reviewers asked for, on letter, USPS, MNIST, Covertype and ijcnn1 where these can be had.
+    """The comparisons that the paper's reviewers asked for, on letter, USPS, MNIST, Covertype and ijcnn1, if available.
 
     \b
-    costs    error against the time of a prediction, beside LLSVM, LDKL, DC-Pred++, Nystroem and SVC
-    anchors  all samples as anchors, against random ones and k-means centres
-    maps     locally linear maps against Gaussian and linear ones in the same MKL
-    memory   peak memory against the number of samples
-    gammas   which gammas are chosen, and what a finer grid would bring
+    costs    error and prediction time, compared with LLSVM, LDKL, DC-Pred++, Nystroem and SVC
+    anchors  all samples as anchors, random samples, and k-means centres
+    maps     locally linear, Gaussian and linear maps in the same MKL
+    memory   peak memory over the number of samples
+    gammas   the chosen gammas, and the effect of a finer grid
 
-    Writes a JSON file, a table in Markdown and a picture of each. An interrupted run continues where it was. All
+    Writes a JSON file, a table in Markdown and a picture for each. The same command continues an interrupted run. All
     comparisons take about an hour on two cores.
     """
     from mllkm_scale.reproduce.reviewers.write import run
@@ -151,7 +151,7 @@ def reviewers(out: Path, only: tuple[str, ...], quick: bool) -> None:
 
 
 def _draw(draw: Callable[[], Figure], out: Path, name: str) -> None:
-    from mllkm_scale.base.folders import writing
+    from mllkm_scale.base.files.folders import writing
     from mllkm_scale.report.style import save
 
     with writing(out):
@@ -165,7 +165,7 @@ def _say(line: str) -> None:
 
 
 def _summary(table: Table) -> str:
-    """The best of each group for every data set, and what the tests say of ours."""
+    """The best method of each group for every data set, and the results of the tests."""
     from mllkm_scale.reproduce.methods import GROUPS
 
     lines = []

@@ -1,4 +1,4 @@
-"""`mllkm run`: a training that a job file describes."""
+"""`mllkm run`: runs the training that a job file describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from mllkm_scale.base.events import PROGRESS_MODES
 from mllkm_scale.cli.cluster_options import cluster_options, configured_cluster, given_cluster, in_words, report_option
-from mllkm_scale.cli.group import debug_option, say
+from mllkm_scale.cli.group import debug_option, refuse_both_starts, say
 from mllkm_scale.cli.training_run import TrainingRun
 from mllkm_scale.config import configured
 from mllkm_scale.errors import JobFileError
@@ -44,8 +44,8 @@ def run(
 ) -> None:
     """Run the training that JOB.toml describes: data, parameters, memory budget, cluster and run folder.
 
-    Paths in the file are relative to its folder. A cluster in the options overrides that of the file; --workers 0
-    runs without one. With --resume, the same command begins a training and continues it after an interruption or a
+    Paths in the file are relative to its folder. A cluster in the options overrides that of the file; --workers 0 runs
+    without one. With --resume, the same command begins a training run and continues it after an interruption or a
     requeue, as batch systems need.
 
     \b
@@ -55,8 +55,7 @@ def run(
       mllkm run job.toml --resume --workers 4
       mllkm run job.toml --resume --scheduler-file scheduler.json
     """
-    if resume and overwrite:
-        raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
+    refuse_both_starts("a training run", context, resume=resume, overwrite=overwrite)
     given = given_cluster(context)
     job = _load(job_file)
     cluster = given or (None if job.tells("cluster") else configured_cluster()) or job.cluster
@@ -79,7 +78,7 @@ def run(
         report=job.report,
         table=job.table,
     )
-    if not training.holds_training:  # for batch systems: the first start has the command of all others
+    if not training.holds_training:  # for batch systems: the first start has the same command as later ones
         training = replace(training, resume=False)
     if dry_run:
         _show(training)
@@ -88,7 +87,7 @@ def run(
 
 
 def _load(path: Path) -> Job:
-    """The job, or a line on stderr for each of its problems."""
+    """The job; on errors, a line on stderr for each problem."""
     from mllkm_scale.run.job import load_job
 
     try:
@@ -102,14 +101,16 @@ def _load(path: Path) -> Job:
 
 def _refuse_report(performance_report: Path | None, job: Job, context: click.Context) -> None:
     if performance_report is not None:
-        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+        raise click.UsageError("--performance-report is from dask: also name a cluster, with --workers 2", context)
     if job.performance_report is not None:
         where = job.where("output", "performance_report")
-        raise JobFileError(f"{where}: performance_report is dask's: name a cluster in [cluster], or with --workers 2")
+        raise JobFileError(
+            f"{where}: performance_report is from dask: name a cluster in [cluster], or with --workers 2"
+        )
 
 
 def _show(training: TrainingRun) -> None:
-    """What a training would do, as far as it can be known before it is begun; then why it would not, if so."""
+    """Show what a training run would do, and then the error that would prevent it, if any."""
     with training.open_data() as (dataset, held_out):
         test = "" if held_out is None else f", {held_out.n_rows:,} rows held out"
         say(f"data: {training.data}, {dataset.n_rows:,} rows, {dataset.n_features:,} features{test}")
@@ -117,5 +118,5 @@ def _show(training: TrainingRun) -> None:
     say(plan.as_text())
     if training.cluster is not None:
         say(f"cluster: {in_words(training.cluster)}")
-    say(f"run folder: {training.run}{' (a training is there)' if training.holds_training else ''}")
+    say(f"run folder: {training.run}{' (a training run is there)' if training.holds_training else ''}")
     training.require_possible(plan)

@@ -1,4 +1,4 @@
-"""`mllkm stream`: learn from samples as they come, from a file or from standard input."""
+"""`mllkm stream`: learns from samples as they arrive, from a file or from standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mllkm_scale.base.events import Listener, Notice
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, in_words, open_cluster
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
 from mllkm_scale.cli.ending import OwnCheckpoint, ends_at_a_safe_point
-from mllkm_scale.cli.group import debug_option, say
+from mllkm_scale.cli.group import debug_option, refuse_both_starts, say
 from mllkm_scale.cli.options import given_stream_parameters, stream_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.table_files import as_hdf5, kind_options
@@ -45,8 +45,8 @@ __all__ = ["stream"]
     "--prepare-from",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="HDF5, zarr: samples like those that will come (DATA itself, perhaps), from which scaling, projection and"
-    " gammas are taken (default: the first samples).",
+    help="HDF5, zarr: samples like those of the stream (such as DATA itself), which determine scaling, projection and"
+    " gammas (default: the first samples).",
 )
 @click.option("--passes", type=click.IntRange(1), default=1, show_default=True, help="HDF5, zarr: passes over DATA.")
 @click.option("--shuffle", is_flag=True, help="HDF5, zarr: random order of chunks, and of the rows of each.")
@@ -124,8 +124,7 @@ def stream(
       tail -n +2 -f log.csv | mllkm stream - --out run --classes no,yes --no-header
       mllkm stream events.jsonl --out run --resume
     """
-    if resume and overwrite:
-        raise click.UsageError("--resume goes on with a stream and --overwrite replaces it: give one of them", context)
+    refuse_both_starts("a stream", context, resume=resume, overwrite=overwrite)
     from mllkm_scale.data import Dataset
     from mllkm_scale.online import DatasetSamples, open_samples
     from mllkm_scale.online import stream as learn
@@ -135,7 +134,7 @@ def stream(
     parameters = given_stream_parameters(context)
     params, online = stream_params(parameters)
     given = None if classes is None else _classes(classes)
-    require_folder(out, resume, overwrite)  # before a cluster is waited for
+    require_folder(out, resume, overwrite)  # before waiting for a cluster
     column = _column(label_column)
     kinds: dict[str, Any] = {"categories": categories, "as_number": as_number}
     if format is None and data.suffix.lower() in (".parquet", ".pq"):
@@ -179,7 +178,7 @@ def stream(
                 overwrite=overwrite,
                 listener=listener,
                 should_stop=lambda: stop.requested,
-                waiting=nullcontext if dataset is not None else stop.waiting,  # rows on disk are not waited for
+                waiting=nullcontext if dataset is not None else stop.waiting,  # no waiting for rows on disk
                 checkpoint_s=checkpoint_s,
                 image_shape=image_shape,
                 report=report,
@@ -197,7 +196,7 @@ def _labels_of(dataset: Dataset) -> Any:
 
 
 def _classes(text: str) -> list[Any]:
-    """Labels with commas between them: numbers if they all are."""
+    """Labels separated by commas: numbers if all are numbers."""
     words = [word.strip() for word in text.split(",")]
     try:
         return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""`mllkm train`: from a data set to a model, in a run folder that can be resumed."""
+"""`mllkm train`: trains a model in a run folder, which can be resumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from mllkm_scale.cli.cluster_options import cluster_options, cluster_spec, report_option
 from mllkm_scale.cli.commands.report import image_shape_option, page_option
-from mllkm_scale.cli.group import debug_option
+from mllkm_scale.cli.group import debug_option, refuse_both_starts
 from mllkm_scale.cli.options import data_set_options, given_parameters, training_options
 from mllkm_scale.cli.output import progress_option
 from mllkm_scale.cli.parsers import DATA
@@ -21,7 +21,7 @@ __all__ = ["train"]
 
 @click.command(short_help="Train a model within a memory budget.")
 @click.argument("data", type=DATA)
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Folder of the training.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="Run folder.")
 @data_set_options
 @click.option(
     "--test",
@@ -88,11 +88,10 @@ def train(
       mllkm train train.h5 --out run --scheduler tcp://node1:8786
       mllkm train train.h5 --out run-paper --preset paper
     """
-    if resume and overwrite:
-        raise click.UsageError("--resume continues a training and --overwrite replaces it: give one of them", context)
+    refuse_both_starts("a training run", context, resume=resume, overwrite=overwrite)
     cluster = cluster_spec(context)
     if performance_report is not None and (cluster is None or cluster.kind == "none"):
-        raise click.UsageError("--performance-report is dask's: name a cluster too, with --workers 2", context)
+        raise click.UsageError("--performance-report is from dask: also name a cluster, with --workers 2", context)
     TrainingRun(
         data=data,
         x=x,

@@ -1,4 +1,4 @@
-"""A catalogue of data sets: what they hold, how they are fetched and verified, and where they are kept."""
+"""A catalogue of public data sets: their contents, and how they are fetched, verified and stored."""
 
 from mllkm_scale.data.catalogue.entries import ENTRIES, GENERATED, CatalogueEntry, GeneratedEntry, find
 from mllkm_scale.data.catalogue.generated import GeneratedData, generate, generated_path

@@ -1,4 +1,4 @@
-"""The checksum of a data set's content, which every faithful copy shares.
+"""The checksum of the content of a data set, which is the same for every exact copy.
 
 Values are published with a fixed number of decimals, so a row is a vector of integers: its values times 10^decimals,
 rounded, and the code of its label. This vector does not depend on the container or the float type. With the sha256 of
@@ -35,7 +35,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(parts: Sequence[Part], decimals: int) -> Fingerprint:
-    """Checksums of X and y of every part, whose values have so many decimals.
+    """Checksums of X and y of every part, whose values have this number of decimals.
 
     >>> X, y = np.array([[0.25, 1.0], [0.5, 2.0]]), np.array([0, 1])
     >>> there, back = fingerprint([(X, y)], 2), fingerprint([(X[::-1].astype("f4"), y[::-1])], 2)
@@ -54,7 +54,7 @@ def fingerprint(parts: Sequence[Part], decimals: int) -> Fingerprint:
 def canonical(X: Array, decimals: int) -> Array:
     """The values with no more than their decimals, so that every route gives the same bits.
 
-    They are float32, or uint8 where they are whole and fit.
+    They are float32, or uint8 if they are whole and fit.
 
     >>> canonical(np.array([[0.30000001, 2.0]]), 1).tolist() == [[np.float32(0.3), 2.0]]
     True
@@ -72,7 +72,9 @@ def _row_hashes(X: Array, y: Array, decimals: int) -> list[bytes]:
     for start in range(0, len(X), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         rows = np.empty((len(X[block]), X.shape[1] + 1), dtype="<i8")
-        with np.errstate(invalid="ignore"):  # NaN is no integer; the checksum differs, whatever the cast gives
+        with np.errstate(
+            invalid="ignore"
+        ):  # NaN is not an integer; the checksum then differs for any result of the cast
             rows[:, :-1] = np.rint(X[block].astype(np.float64) * 10.0**decimals)
             rows[:, -1] = y[block]
         hashes += [hashlib.sha256(row).digest() for row in rows]

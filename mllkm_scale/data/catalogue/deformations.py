@@ -1,4 +1,4 @@
-"""Images that are deformed a little, each as a function of its number and a seed.
+"""Slightly deformed images, each a function of its number and a seed.
 
 A pixel p of a deformed image has the grey value of the original at
 
@@ -8,9 +8,9 @@ where c is the centre, M rotates, scales and shears, t shifts, and e is an elast
 a coarse grid of random vectors. The value between pixels is interpolated linearly in both directions, and is zero
 outside of the image.
 
-Random numbers come from a hash of (seed, number, draw), and not from a sequence, so images may be made in any order and
-by anyone. Only sums, products and quotients of doubles are used, which IEEE 754 fixes to the last bit, and neither
-exponentials nor sines: every machine makes the same bytes.
+Random numbers are hashes of (seed, number, draw), so images can be made in any order and by any process. Only sums,
+products and quotients of doubles are used, which IEEE 754 defines to the last bit, so every machine makes the same
+bytes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _UNUSED_BITS = np.uint64(11)
 
 @dataclass(frozen=True)
 class Deformation:
-    """How far images are deformed: each random number is uniform between minus these and these."""
+    """The size of deformations: each random number is uniform between minus and plus these values."""
 
     half_turn: float = 0.09  # tangent of half the angle: about 10 degrees
     scale: float = 0.12  # of either axis
     shear: float = 0.12
     shift: float = 1.2  # pixels
-    elastic: float = 3.5  # pixels, of a vector of the grid; the spline makes about a quarter of it
+    elastic: float = 3.5  # pixels, of a vector of the grid; after the spline about a quarter of it remains
     grid: int = 7  # vectors along an axis
 
 
@@ -60,7 +60,7 @@ def deformed(images: Array, numbers: Array, seed: int, deformation: Deformation)
 
 
 def _spline(side: int, grid: int) -> tuple[Array, Array]:
-    """Of each pixel along an axis, the four basis functions that are not zero there, and the first of their vectors."""
+    """For each pixel along an axis, the four nonzero basis functions, and the index of the first one."""
     place = np.arange(side) * (grid - 3) / side
     cells = place.astype(np.int64)
     t = place - cells
@@ -79,7 +79,7 @@ def _hash(z: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _uniform(key: Any, draw: int) -> Any:
-    """A number between -1 and 1."""
+    """A random number between -1 and 1."""
     bits = _hash(key + np.uint64(draw + 1) * _GOLDEN) >> _UNUSED_BITS
     return np.float64(np.int64(bits)) * 2.0**-52 - 1.0
 
@@ -128,7 +128,7 @@ def _deform(
 
 @numba.njit(cache=True, nogil=True)
 def _grey(image: Array, y: float, x: float) -> float:
-    """The image between its pixels."""
+    """The interpolated value of an image."""
     i, j = math.floor(y), math.floor(x)
     v, u = y - i, x - j
     upper = (1.0 - u) * _pixel(image, i, j) + u * _pixel(image, i, j + 1)

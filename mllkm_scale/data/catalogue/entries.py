@@ -1,4 +1,4 @@
-"""The data sets of the table `entries.toml`: those that are fetched, and those that are made from them."""
+"""The data sets of the table `entries.toml`: fetched ones, and those made from them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class CatalogueEntry:
     Attributes
     ----------
     name, title : str
-        Its names on the command line and in texts.
+        Names for the command line and for texts.
     rows : tuple of int
-        Rows to train on and, where a split is part of the data set, rows to test on.
+        Training rows and, if the data set has a split, test rows.
     n_features, n_classes : int
         Columns of X, and classes of y: codes from `first_label` on.
     decimals : int
-        Decimals that the values are published with.
+        Number of decimals of the published values.
     content, ordered : str
-        Checksums of the rows in any order and in this one (`mllkm_scale.data.catalogue.content`).
+        Checksums of the rows in any order and in this order (`mllkm_scale.data.catalogue.content`).
     about : str
-        What it is, what a user has to know of it, and where it is from.
+        A description, with the source.
     routes : tuple of Route
-        The routes to it, in the order of trying.
+        The routes to it, in the order in which they are tried.
     """
 
     name: str
@@ -52,7 +52,7 @@ class CatalogueEntry:
 
     @property
     def contents(self) -> frozenset[str]:
-        """Checksums of all that a route may bring."""
+        """Checksums of all valid results of a route."""
         return frozenset({self.content, *(route.content for route in self.routes if route.content is not None)})
 
 
@@ -63,17 +63,17 @@ class GeneratedEntry:
     Attributes
     ----------
     name, title, about : str
-        As of a `CatalogueEntry`.
+        As in `CatalogueEntry`.
     base : str
         The data set of the originals.
     rows : tuple of int
-        Rows to train on, at most, and rows to test on, which are those of the originals.
+        Largest number of training rows, and test rows, which are those of the originals.
     image : tuple of int
         Height and width of an image.
     n_classes : int
         Classes of y.
     copies : tuple of str
-        Of each copy of all originals, the beginning of the sha256 of its images and labels.
+        For each copy of all originals, the beginning of the sha256 of its images and labels.
     """
 
     name: str
@@ -91,12 +91,12 @@ class GeneratedEntry:
 
     @property
     def copy_rows(self) -> int:
-        """Rows of a copy of the originals."""
+        """Number of rows of a copy of the originals."""
         return self.rows[0] // len(self.copies)
 
 
 def route_of(**row: Any) -> Route:
-    """A route by its columns; those of its package come from the table of packages."""
+    """A route from its columns; those of its package are in the table of packages."""
     row |= _TABLE["packages"][row["package"]] if "package" in row else {}
     columns: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     return Route(**columns | {"labels": tuple(row["labels"])})
@@ -116,7 +116,7 @@ GENERATED = {
 
 
 def find(name: str) -> CatalogueEntry:
-    """The entry of a name.
+    """The entry with this name.
 
     >>> find("letter").rows
     (20000,)

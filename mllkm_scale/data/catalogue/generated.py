@@ -1,8 +1,8 @@
-"""Data sets that are made from others of the catalogue: rows without end, each a function of its number.
+"""Data sets that are made from others of the catalogue: any number of rows, each a function of its number.
 
-The file is written chunk by chunk and never stands in memory. Threads make and compress chunks, and one writes them in
-their order; the file has the same bytes for any number of threads. The catalogue has a checksum of every copy of the
-originals, and a file is verified by these before it is used again.
+The file is written chunk by chunk, and is never in memory as a whole. Threads make and compress chunks, which are
+written in order, so the file has the same bytes for any number of threads. The catalogue has a checksum of every copy
+of the originals. An existing file is verified by these before it is used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.files.whole import cannot_write
 from mllkm_scale.base.threads import Threads, n_threads
-from mllkm_scale.base.whole_files import cannot_write
 from mllkm_scale.data.catalogue.deformations import Deformation, deformed
 from mllkm_scale.data.catalogue.entries import GENERATED, GeneratedEntry, find
 from mllkm_scale.data.catalogue.routes import cache_folder
@@ -33,7 +33,7 @@ CHUNK_ROWS = 600
 """Rows of a chunk of the file; 600 images of 28 x 28 are 470 kB."""
 
 SEED = 0
-_LEVEL = 1  # of zlib: higher ones save a tenth of the space, and take several times as long
+_LEVEL = 1  # of zlib: higher levels save a tenth of the space, but take several times as long
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,24 @@ def generate(
     notice: Notice | None = None,
     progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> GeneratedData:
-    """Make an HDF5 file of deformed images: `path` of what is returned.
+    """Make an HDF5 file of deformed images, and return a description with its `path`.
 
     Parameters
     ----------
     name : str
         One of `mllkm_scale.data.catalogue.GENERATED`.
     folder : path, optional
-        Where NAME.h5 is to be, by default in the cache. What is there already is verified and used again.
+        Folder of NAME.h5, by default the cache. An existing file is verified and used.
     rows : int, optional
-        Only so many rows, the first ones; the file is NAME-ROWS.h5 then.
+        Only the first rows of this number; the file is then NAME-ROWS.h5.
     overwrite : bool
-        Make it anew, whatever is there.
+        Replace an existing file.
     n_jobs : int
         Threads; the file is the same for any number of them.
     notice : callable, optional
         As in `load`.
     progress : callable
-        Receives the numbers of rows that are written, or verified, and that there will be.
+        Called with the number of rows written or verified, and the total number.
     """
     entry = GENERATED[name]
     n_rows = entry.rows[0] if rows is None else rows
@@ -98,7 +98,7 @@ def generate(
         images = base.X.reshape(len(base.X), *entry.image)
         made_folder(target.parent)
         with HDF5Writer(target, overwrite=overwrite) as writer:
-            writer.require_space(n_rows * 300)  # about what the compressed images take
+            writer.require_space(n_rows * 300)  # approximate size of the compressed images
             writer.append_labels("y", np.resize(base.y, n_rows))
             _write_images(writer, images, n_rows, threads, lambda done: progress(done, n_rows))
             if base.X_test is not None and base.y_test is not None:
@@ -117,7 +117,7 @@ def _write_images(
     height = stored.chunks[0]
 
     def chunk(start: int) -> tuple[int, bytes]:
-        rows = np.zeros(stored.chunks, np.uint8)  # the last chunk is whole in the file, too
+        rows = np.zeros(stored.chunks, np.uint8)  # the last chunk of the file has full size
         numbers = np.arange(start, min(start + height, n_rows))
         rows[: len(numbers)] = deformed(images, numbers, SEED, Deformation()).reshape(len(numbers), -1)
         return start, zlib.compress(rows.tobytes(), _LEVEL)
@@ -142,7 +142,7 @@ def _verified(
         for copy, found in enumerate(copy_checksums(samples, labels, entry.copy_rows, progress)):
             if found != entry.copies[copy]:
                 raise DataError(f"{path}: copy {copy} of the images is not that of the catalogue (checksum): {remedy}")
-        return GeneratedData(entry, path, n_rows, entry.rows[1], "the file that is there")
+        return GeneratedData(entry, path, n_rows, entry.rows[1], "the existing file")
     finally:
         samples.close()
         labels.close()
@@ -151,7 +151,7 @@ def _verified(
 def copy_checksums(
     samples: HDF5Source, labels: HDF5Source, copy_rows: int, progress: Callable[[int, int], object]
 ) -> Iterator[str]:
-    """Of each whole copy of the originals, the beginning of the sha256 of its images and labels."""
+    """For each complete copy of the originals, the beginning of the sha256 of its images and labels."""
     n_rows = samples.shape[0]
     for first in range(0, n_rows - copy_rows + 1, copy_rows):
         found = hashlib.sha256()

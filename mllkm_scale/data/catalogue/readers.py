@@ -1,6 +1,6 @@
-"""Readers of the files that packages carry, by the names that `entries.toml` uses.
+"""Readers of files in packages, by the names used in `entries.toml`.
 
-A reader only parses. The checksum of the content decides whether the rows are the right ones.
+A reader only parses. The checksum of the content shows whether the rows are correct.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["READERS", "RawTable", "label_text", "one_hot"]
 
 
 class RawTable(NamedTuple):
-    """Features, as numbers or text, of shape (n, d), and the label of each row as the source writes it."""
+    """Features, as numbers or text, of shape (n, d), and the label of each row as in the source."""
 
     X: Array
     labels: list[str]
@@ -36,7 +36,7 @@ def _cells(
         return "0"
 
     with io.TextIOWrapper(stream, "utf-8") as text, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of lines without data
+        warnings.simplefilter("ignore", UserWarning)  # about lines without data
         cells = np.loadtxt(text, dtype, delimiter=delimiter, ndmin=2, converters={label: take}, **options)
     if not labels or cells.shape[1] < 2:
         raise ValueError(f"there are no rows of cells with {delimiter!r} between them")
@@ -44,7 +44,7 @@ def _cells(
 
 
 def _census(stream: IO[bytes]) -> RawTable:
-    """Cells of text with a space before each, and labels that end with a full stop in the test file."""
+    """Cells of text with a leading space, and labels with a trailing full stop in the test file."""
     X, labels = _cells(stream, comments="|", dtype=np.str_)
     return RawTable(np.char.strip(X), [label.removesuffix(".") for label in labels])
 
@@ -67,7 +67,7 @@ READERS: dict[str, Callable[[IO[bytes]], RawTable]] = {
 
 
 def label_text(label: Any) -> str:
-    """A label as text, and a whole number without decimals.
+    """A label as text; whole numbers without decimals.
 
     >>> label_text(1.0), label_text("good")
     ('1', 'good')
@@ -80,7 +80,7 @@ def label_text(label: Any) -> str:
 
 
 def one_hot(X: Array) -> Array:
-    """Text as numbers: the columns of numbers as they are, then a 0/1 column for each name in the others.
+    """Text as numbers: the numeric columns unchanged, then a 0/1 column for each value of the others.
 
     >>> one_hot(np.array([["red", "1.5"], ["?", "2"]])).tolist()
     [[1.5, 0.0, 1.0], [2.0, 1.0, 0.0]]

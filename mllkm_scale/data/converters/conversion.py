@@ -1,4 +1,4 @@
-"""Files of other formats to HDF5, as streams: never more than a few blocks are in memory."""
+"""Streaming conversion of other formats to HDF5: only a few blocks are in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.folders import writing
+from mllkm_scale.base.files.folders import writing
 from mllkm_scale.base.location import URL, Location, as_location
 from mllkm_scale.data.converters.csv_text import convert_csv, convert_tsv
 from mllkm_scale.data.converters.hold_out import HoldOutWriter
@@ -47,7 +47,7 @@ Converter = Callable[[Any, HDF5Writer, ConvertOptions, Progress], None]
 
 @dataclass(frozen=True)
 class _Format:
-    """How a format is converted, which files are of it, and which options it knows."""
+    """A format: its converter, its file names, and its options."""
 
     convert: Converter
     pattern: str
@@ -108,10 +108,10 @@ def convert(
     """Convert a file to an HDF5 file with the data sets X and y.
 
     Names of columns become the data set feature_names. Columns of a table may hold numbers, text (categories), booleans
-    (true and false) and dates (ISO 8601), and cells may be empty: the cells of a column decide its kind, which is
+    (true and false) and dates (ISO 8601), and cells may be empty. The cells of a column determine its kind, which is
     stored beside X (`Dataset.columns`). In X, categories are codes, and missing values are NaN.
 
-    The target appears only when it is complete. After an error or an interruption it is as before.
+    The target appears only when it is complete. After an error or an interruption, an existing target is unchanged.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def convert(
     format : {"csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"}, optional
         By default from the name of the file. CSV, TSV, LIBSVM and IDX files may be packed by gzip.
     label_column : str or int or None
-        CSV, TSV and Parquet: name or position of the labels' column, the last by default; None for no labels.
+        CSV, TSV and Parquet: name or position of the label column, the last one by default; None for no labels.
     sample_weight : str or int, optional
         CSV, TSV and Parquet: name or position of the column of the weights, which becomes the data set sample_weight.
     header : bool, optional
@@ -136,7 +136,7 @@ def convert(
         Share of the rows of each class, drawn at random, that become X_test and y_test of the same file. The first row
         of a class is never drawn.
     seed : int
-        Of the draw; the same file, share and seed give the same rows.
+        Seed of the draw; the same file, share and seed give the same rows.
     sparse : bool or None
         LIBSVM: store X without its zeros (`mllkm_scale.data.sparse`). None: if it is wide and mostly zeros.
     progress : callable, optional
@@ -189,9 +189,10 @@ def convert(
 def converted_once(
     source: Location, folder: Path, options: ConvertOptions, progress: Progress = silent, format: str | None = None
 ) -> tuple[Path, ConvertSummary | None]:
-    """The HDF5 file of a source of another format in a folder, and what was written; None if it was there already.
+    """The HDF5 file of a source of another format in a folder, and a summary of the conversion; None if the file
+    existed.
 
-    The file keeps the size and the time of the source, and the options: where one of them is another, it is made again.
+    The file stores the size and time of the source, and the options; if one of them has changed, it is made again.
     """
     kind = format or format_of(source)
     assert kind is not None
@@ -206,7 +207,7 @@ def converted_once(
 
 
 def _stamp_of(target: Path) -> str | None:
-    """What a stored conversion says it is of; None for one that is not there, or that nobody can read."""
+    """The stored description of the source of a conversion; None if the file is missing or cannot be read."""
     try:
         with named(target), open_hdf5(target) as file:
             return str(file.attrs.get(_STAMP))
@@ -224,12 +225,12 @@ def write_converted(
     overwrite: bool,
     stamp: str | None = None,
 ) -> ConvertSummary:
-    """The conversion of `convert`, whose options are known to be of their types."""
+    """The conversion of `convert`, with options of checked types."""
     if kind not in FORMATS:
         raise ParameterError(f"{kind!r} is not a format: choose one of {', '.join(FORMATS)}")
     _require_known_options(kind, options)
     if goal.suffix.lower() not in (".h5", ".hdf5"):
-        raise ParameterError(f"{goal.name} is to be an HDF5 file: name it {goal.stem}.h5")
+        raise ParameterError(f"{goal.name} must be an HDF5 file: name it {goal.stem}.h5")
     if kind == "parquet":
         require_parquet(origin)
     else:
@@ -269,7 +270,7 @@ def _writer(goal: Path, kind: str, options: ConvertOptions, overwrite: bool) -> 
 
 
 def format_of(source: Location) -> str | None:
-    """The format of a file by its name; None if that is the name of no format.
+    """The format of a file by its name; None if the name shows no format.
 
     >>> format_of(Path("train.csv.gz")), format_of(Path("train.h5"))
     ('csv', None)
@@ -280,7 +281,7 @@ def format_of(source: Location) -> str | None:
 
 
 def must_be_converted(source: Location, format: str | None = None) -> bool:
-    """Whether rows are read of a conversion of this file: it is neither HDF5, nor a folder, nor Parquet at a URL."""
+    """Whether this file must be converted to read its rows: it is neither HDF5, nor a folder, nor Parquet at a URL."""
     kind = format or format_of(source)
     return kind not in (None, "parquet") if isinstance(source, URL) else kind is not None and not source.is_dir()
 
@@ -315,7 +316,7 @@ def require_parquet(source: Location) -> None:
 
 
 def require_readable(source: Location, kind: str) -> Path:
-    """The path of a file; refused if it is missing, empty, or packed though files of its format cannot be."""
+    """The path of a file; an error if it is missing, empty, or compressed in a format that does not allow it."""
     if isinstance(source, URL):
         raise DataError(f"{source} is {kind}, which is not read by URL: copy it first, or give zarr or Parquet")
     if not source.is_file():

@@ -1,8 +1,8 @@
-"""CSV and TSV to HDF5: one record a line, columns of any kind, and a column of labels that may be text.
+"""CSV and TSV to HDF5: one record per line, columns of any kind, and a label column that may be text.
 
-What a column holds is found out while it is written; where a later cell shows another kind, the pass begins again.
-Labels are int64 until a block shows that they are not: then the pass begins again with float64, or with text, so that
-equal labels are stored equally however late the first odd one comes.
+The kind of a column is detected while it is written; if a later cell shows another kind, the pass starts again. Labels
+are int64 until a block shows that they are not. Then the pass starts again with float64, or with text, so that equal
+labels are stored equally.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["coder_of", "convert_csv", "convert_tsv"]
 
 
 class _OtherLabels(Exception):
-    """The labels are not of the kind that the pass began with."""
+    """The labels are not of the kind with which the pass began."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -76,7 +76,7 @@ def _convert(
 def coder_of(
     names: Sequence[str], source: Location, options: ConvertOptions, positions: Sequence[int], *, typed: bool = False
 ) -> TableCoder | KnownCoder:
-    """What codes the rows of a table: by columns that are known, or by what is found out while they are read."""
+    """The coder of the rows of a table, with known columns, or with columns that are detected while reading."""
     if options.known is None:
         return TableCoder(names, str(source), options.categories, options.as_number, positions, typed)
     if len(names) != len(options.known.columns):

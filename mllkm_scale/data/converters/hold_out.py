@@ -1,7 +1,7 @@
-"""Rows held out for a test while a file is converted: X and y become X, y, X_test and y_test of one file.
+"""Holds out test rows during conversion: X and y become X, y, X_test and y_test of one file.
 
-Of every class, one row in each run of 1 / share rows is drawn, by a generator of its own: which rows these are depends
-on the order of the file, the share and the seed, and not on the blocks in which they come.
+For every class, one row in each run of 1 / share rows is drawn, by a separate generator. The choice depends on the
+order of the file, the share and the seed, and not on the division into blocks.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from mllkm_scale.errors import DataError, ParameterError
 
 __all__ = ["HoldOut", "HoldOutWriter"]
 
-FINEST = 10**6  # share: a fraction with a denominator of at most so much
+FINEST = 10**6  # largest denominator of the share as a fraction
 
 
 class _ClassDraw:
-    """Which rows of one class are held out, in their order."""
+    """Decides which rows of one class are held out, in order."""
 
     def __init__(self, share: Fraction, seed: int, number: int) -> None:
-        # Drawn are those of the smaller part, so that every run has at least two rows.
+        # The rows of the smaller part are drawn, so that every run has at least two rows.
         self._drawn_are_held_out = share <= Fraction(1, 2)
         self._share = share if self._drawn_are_held_out else 1 - share
         self._random = np.random.default_rng([seed, number])
         self._seen = 0
-        self._run, self._place = -1, 0.0  # the last run that was begun, and where in it the row is drawn
+        self._run, self._place = -1, 0.0  # the current run, and the position of the drawn row in it
 
     def next(self, count: int) -> NDArray[np.bool_]:
-        """Whether each of the next rows is held out; the first of all never is, for a class must be trained on."""
+        """Whether each of the next rows is held out; the first row of a class never is, so that the class can be
+        learned."""
         p, q = self._share.numerator, self._share.denominator
         rows = np.arange(self._seen, self._seen + count)
         runs = rows * p // q
@@ -52,12 +53,12 @@ class _ClassDraw:
 
 
 class HoldOut:
-    """Decides row by row, from the labels alone.
+    """Decides row by row, from the labels only.
 
     Parameters
     ----------
     share : float
-        Of the rows of each class, between 0 and 1.
+        Share of the rows of each class, between 0 and 1.
     seed : int
 
     Examples
@@ -78,7 +79,7 @@ class HoldOut:
         self._classes: dict[Any, _ClassDraw] = {}
 
     def decide(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each of the next rows, which have these labels, is held out."""
+        """Whether each of the next rows, with these labels, is held out."""
         mask = np.zeros(len(labels), dtype=np.bool_)
         found, firsts, codes = np.unique(labels, return_index=True, return_inverse=True)
         for place in np.argsort(firsts):
@@ -93,10 +94,10 @@ class HoldOut:
 
 
 class HoldOutWriter(HDF5Writer):
-    """A writer that puts the rows held out into X_test and y_test, and their weights beside them.
+    """A writer that writes held-out rows to X_test and y_test, with their weights.
 
-    Rows of X wait until their labels have come; so converters hand over labels no later than the next block, and
-    weights right after the labels of the same rows.
+    Rows of X wait for their labels, so converters must write labels not later than the next block, and weights right
+    after the labels of the same rows.
     """
 
     def __init__(self, target: Path, share: float, seed: int, *, overwrite: bool = False) -> None:
@@ -108,7 +109,7 @@ class HoldOutWriter(HDF5Writer):
         self._hold_out = HoldOut(*self._settings)
         self._decided: list[NDArray[np.bool_]] = []
         self._waiting: list[Any] = []
-        self._last: NDArray[np.bool_] = np.empty(0, bool)  # of the labels that have come last
+        self._last: NDArray[np.bool_] = np.empty(0, bool)  # for the latest labels
 
     def restart(self) -> None:
         super().restart()
@@ -139,7 +140,7 @@ class HoldOutWriter(HDF5Writer):
         self._waiting.append(block)
 
     def require_held_out(self, source: Path) -> None:
-        """Refuse a file of which nothing was held out, or whose rows have not all a label."""
+        """Refuse a file without held-out rows, or with rows without labels."""
         if self._waiting:
             raise self._without_labels()
         if "y_test" not in self.arrays:

@@ -1,4 +1,4 @@
-"""IDX to HDF5, the format of MNIST, plain or gzip: images become rows, labels stand in a second file.
+"""IDX to HDF5, the format of MNIST, plain or gzip: images become rows, and labels are in a second file.
 
 A file is two zero bytes, a byte for the type, a byte for the number of axes, each axis as a big-endian 32-bit
 integer, and the values in big-endian order.

@@ -43,8 +43,8 @@ class _Rows:
 def convert_libsvm(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
     """Write the rows as X, and the labels as y.
 
-    Without a word on it, X is sparse where it has more columns than sparse rows are trained on densely, and is mostly
-    zeros.
+    By default, X is stored as sparse rows if it is mostly zeros and has more columns than training uses without a
+    reduction.
     """
     n_entries = 0
     n_rows, lowest, highest, whole = 0, LARGEST_INDEX, -1, True
@@ -152,7 +152,7 @@ def _dense(source: Path, rows: _Rows, start: int, stop: int, base: int, width: i
 
 
 def _order(source: Path, rows: _Rows, start: int, stop: int, base: int, width: int) -> NDArray[np.int64]:
-    """Entries of the rows in the order of their indices; an index that is there twice in a row is refused."""
+    """Entries of the rows in the order of their indices; a repeated index in a row is refused."""
     begin, end = rows.offsets[start], rows.offsets[stop]
     row = np.repeat(np.arange(stop - start), np.diff(rows.offsets[start : stop + 1]))
     places = row * width + rows.indices[begin:end] - base

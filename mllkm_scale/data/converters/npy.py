@@ -1,4 +1,4 @@
-"""NPY to HDF5: the file is mapped, not loaded; labels may stand in a second file."""
+"""NPY to HDF5: the file is mapped, not loaded; labels may be in a second file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.base.npy_files import map_npy
+from mllkm_scale.base.files.npy import map_npy
 from mllkm_scale.data.converters.options import ConvertOptions
 from mllkm_scale.data.converters.writer import ArrayWriter
 from mllkm_scale.data.readers.limits import require_width
@@ -55,7 +55,7 @@ def append_array(writer: ArrayWriter, name: str, block: NDArray[Any], source: st
 
 
 def block_rows(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Rows of some 4 MB."""
+    """Number of rows of about 4 MB."""
     row_bytes = dtype.itemsize * math.prod(shape[1:])
     return max(1, BLOCK_BYTES // max(1, row_bytes))
 

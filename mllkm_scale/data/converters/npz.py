@@ -1,7 +1,7 @@
 """NPZ to HDF5: every array keeps its name, and is streamed out of the archive block by block.
 
-The header of a member is read as NumPy writes it, and its data in reads of a fixed size. An array stored by
-columns (Fortran order) has no rows to stream and is read whole.
+The header of a member is read in the format of NumPy, and its data in reads of a fixed size. An array in Fortran order
+cannot be streamed by rows, and is read as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["convert_npz"]
 
 @dataclass(frozen=True)
 class _Header:
-    """Shape, order and type of a member, and how it is called."""
+    """Shape, order and type of a member, and its name for messages."""
 
     called: str
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class _Header:
 
 
 def convert_npz(source: Path, writer: ArrayWriter, options: ConvertOptions, progress: Progress) -> None:
-    """Write all arrays by name; those that the options name become X and y."""
+    """Write all arrays by name; those named by the options become X and y."""
     try:
         with zipfile.ZipFile(source) as archive:
             names = _output_names(source, archive, options)
@@ -61,7 +61,7 @@ def convert_npz(source: Path, writer: ArrayWriter, options: ConvertOptions, prog
                         progress(min(done_bytes, total_bytes), total_bytes)
     except (MLLKMError, MemoryError):
         raise
-    except Exception as error:  # Whatever damage makes zipfile, zlib or numpy raise, the remedy is the same.
+    except Exception as error:  # The remedy is the same for any error of zipfile, zlib or numpy.
         raise DataError(
             f"{source} cannot be read as NPZ ({one_line(error)}): copy it again, or save it with numpy.savez"
         ) from error

@@ -1,4 +1,4 @@
-"""What the user may choose when a file is converted."""
+"""Options of a conversion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ConvertOptions"]
 
 @dataclass(frozen=True)
 class ConvertOptions(ReadOptions):
-    """Choices of one conversion, beside those of a table; see `convert` for what they mean in each format."""
+    """Options of a conversion, besides those of tables; `convert` explains them for each format."""
 
     x: str | None = None
     y: str | os.PathLike[str] | None = None

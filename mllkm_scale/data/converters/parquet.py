@@ -1,4 +1,4 @@
-"""Parquet to HDF5: one column becomes the labels, and the others X, whatever they hold."""
+"""Parquet to HDF5: one column becomes the labels, and all others become X."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def convert_parquet(source: Location, writer: HDF5Writer, options: ConvertOption
 
 
 class _Missing(Exception):
-    """Values are missing, which the type of the pass cannot hold."""
+    """There are missing values, which the type of the pass cannot represent."""
 
 
 def _write_block(

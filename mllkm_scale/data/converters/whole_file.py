@@ -1,4 +1,4 @@
-"""A file that is written block by block and appears whole or not at all."""
+"""A file that is written block by block, and appears completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mllkm_scale.base.whole_files import cannot_write, commit, partial_of
+from mllkm_scale.base.files.whole import cannot_write, commit, partial_of
 from mllkm_scale.errors import ParameterError, ScratchError
 
 __all__ = ["WholeFile"]
@@ -16,7 +16,7 @@ __all__ = ["WholeFile"]
 class WholeFile(ABC):
     """Writes to a temporary file beside the target, and renames it when the block ends without an error.
 
-    After an error or Ctrl-C the temporary file is removed and the target is as it was.
+    After an error or Ctrl-C, the temporary file is removed and the target is unchanged.
     """
 
     def __init__(self, target: Path, *, overwrite: bool = False) -> None:
@@ -27,7 +27,7 @@ class WholeFile(ABC):
 
     @abstractmethod
     def _open(self, path: Path) -> Any:
-        """Make a file to write to, which must not be there yet."""
+        """Open a new file for writing."""
 
     def __enter__(self) -> Self:
         if self.target.is_dir():
@@ -39,7 +39,7 @@ class WholeFile(ABC):
             self._file = self._open(self._partial)
         except OSError as error:
             raise cannot_write(self.target, error) from error
-        except BaseException:  # Ctrl-C may come when the file is there, but not yet known here
+        except BaseException:  # Ctrl-C may arrive after the file is made, but before it is stored here
             self._partial.unlink(missing_ok=True)
             raise
         return self
@@ -53,7 +53,7 @@ class WholeFile(ABC):
                 self._require_free_name()
                 commit(self._partial, self.target)
         except (OSError, RuntimeError) as failure:
-            # Closing after an error that is already on its way must not hide it.
+            # An error while closing must not hide an earlier error.
             if error is None:
                 raise cannot_write(self.target, failure) from failure
         finally:
@@ -61,7 +61,7 @@ class WholeFile(ABC):
 
     @property
     def _example(self) -> str:
-        """The name of a file of this kind, for messages."""
+        """An example of a file name, for messages."""
         return "train.h5"
 
     def _require_free_name(self) -> None:

@@ -1,4 +1,4 @@
-"""Where conversions end: arrays that grow by blocks, in an HDF5 file that appears whole or not at all."""
+"""Target of conversions: arrays that grow by blocks, in an HDF5 file that appears completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
+from mllkm_scale.base.files.whole import cannot_write
 from mllkm_scale.base.units import format_bytes
-from mllkm_scale.base.whole_files import cannot_write
 from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.stored_columns import FEATURE_NAMES
 from mllkm_scale.data.tables.columns import Columns
@@ -26,7 +26,7 @@ MIN_CHUNK_ROWS = 256
 
 
 class ArrayWriter(Protocol):
-    """Who takes the arrays of a conversion, block by block."""
+    """Takes the arrays of a conversion, block by block."""
 
     def append(self, name: str, block: NDArray[Any]) -> None:
         """Take rows of the array `name`."""
@@ -35,7 +35,7 @@ class ArrayWriter(Protocol):
         """Take labels."""
 
     def append_sparse(self, name: str, rows: csr_array) -> None:
-        """Take sparse rows of the array `name`, of which the width may grow."""
+        """Take sparse rows of the array `name`, whose width may grow."""
 
     def write_scalar(self, name: str, value: NDArray[Any]) -> None:
         """Take an array without axes."""
@@ -44,17 +44,17 @@ class ArrayWriter(Protocol):
         """Take the names of the features."""
 
     def require_space(self, size_bytes: int) -> None:
-        """Refuse what will be too large, before it comes."""
+        """Refuse data of this size if they will not fit."""
 
 
 class HDF5Writer(WholeFile):
-    """Arrays of an HDF5 file that appears whole or not at all."""
+    """Writes arrays to an HDF5 file that appears completely or not at all."""
 
     def _open(self, path: Path) -> Any:
         return h5py.File(path, "x")
 
     def restart(self) -> None:
-        """Forget everything written so far."""
+        """Discard everything written so far."""
         self._file.close()
         try:
             self._file = h5py.File(self._partial, "w")
@@ -62,7 +62,7 @@ class HDF5Writer(WholeFile):
             raise cannot_write(self.target, error) from error
 
     def append(self, name: str, block: NDArray[Any]) -> None:
-        """Add rows to the array `name`, which the first block makes."""
+        """Add rows to the array `name`, which is created by the first block."""
         try:
             if name not in self._file:
                 self._create(name, block)
@@ -70,12 +70,12 @@ class HDF5Writer(WholeFile):
             rows = stored.shape[0]
             stored.resize(rows + len(block), axis=0)
             stored[rows:] = block.astype(object) if block.dtype.kind == "U" else block
-            self._file.flush()  # an error of a write that HDF5 puts off until it closes the array may be lost
+            self._file.flush()  # otherwise an error of a delayed write could be lost when HDF5 closes the array
         except (OSError, RuntimeError) as error:
             raise cannot_write(self.target, error) from error
 
     def append_sparse(self, name: str, rows: csr_array) -> None:
-        """Add sparse rows; `sparse.rows` says how they are stored."""
+        """Add sparse rows, in the format of `sparse.rows`."""
         begun = f"{name}_indptr" in self._file
         before = self._file[f"{name}_indptr"][-1] if begun else 0
         HDF5Writer.append(self, f"{name}_indptr", rows.indptr[begun:].astype(np.int64) + before)
@@ -87,7 +87,7 @@ class HDF5Writer(WholeFile):
     def create_compressed(
         self, name: str, shape: tuple[int, int], chunk_rows: int, dtype: DTypeLike, level: int
     ) -> Any:
-        """An array whose chunks of so many rows the caller packs by zlib and writes."""
+        """An array whose chunks the caller compresses by zlib and writes."""
         chunks = (min(chunk_rows, shape[0]), shape[1])
         return self._file.create_dataset(name, shape, dtype, chunks=chunks, compression="gzip", compression_opts=level)
 
@@ -105,20 +105,20 @@ class HDF5Writer(WholeFile):
         self._file[name] = value.item() if value.dtype.kind == "U" else value
 
     def write_names(self, names: Sequence[str]) -> None:
-        """What the features are called, as `Dataset.feature_names` finds it."""
+        """Write the names of the features, for `Dataset.feature_names`."""
         self.append(FEATURE_NAMES, np.array(names, dtype=np.str_))
 
     def write_columns(self, columns: Columns) -> None:
-        """What the columns of a table hold, as `Dataset.columns` finds it."""
+        """Write the columns of a table, for `Dataset.columns`."""
         for name, values in columns.to_arrays().items():
             self.append(name, values)
 
     def write_attributes(self, **attributes: str) -> None:
-        """Attributes of the file: where its arrays are from."""
+        """Write attributes of the file, such as the source of its arrays."""
         self._file.attrs.update(attributes)
 
     def require_space(self, size_bytes: int) -> None:
-        """Refuse before writing what the disk cannot hold."""
+        """Refuse data that do not fit on the disk, before writing."""
         free_bytes = shutil.disk_usage(self.target.parent).free
         if free_bytes < size_bytes:
             raise ScratchError(
@@ -145,7 +145,7 @@ class HDF5Writer(WholeFile):
         if 0 in width:
             raise DataError(f"{name} has rows of no columns: give at least one feature")
         row_bytes = max(1, int(np.prod(width, dtype=np.int64)) * (16 if text else block.dtype.itemsize))
-        # A file of few rows gets one chunk of their number, not a chunk of 1 MB.
+        # A file of few rows gets one chunk of this number of rows, not a chunk of 1 MB.
         rows = max(1, min(CHUNK_BYTES // row_bytes, max(len(block), MIN_CHUNK_ROWS)))
         self._file.create_dataset(
             name,

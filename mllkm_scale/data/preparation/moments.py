@@ -1,13 +1,13 @@
 """Moments of the columns of a data set, gathered in one pass: groups of chunks on a fixed grid, merged in a fixed tree.
 
-Whoever does a range of groups merges those that the tree merges, so that few matrices travel (`TreeSum`). Chunks are
+A worker merges the groups of its range as far as the tree does, so that few matrices are sent (`TreeSum`). Chunks are
 merged by the update of Chan, Golub and LeVeque, in float64:
 
     n = n_a + n_b,   delta = mean_b - mean_a
     mean = mean_a + delta n_b / n
     M    = M_a + M_b + delta delta' n_a n_b / n
 
-with M = sum (x - mean)(x - mean)', or its diagonal alone.
+with M = sum (x - mean)(x - mean)', or only its diagonal.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mllkm_scale.errors import DataError
 __all__ = ["ROWS_A_FEATURE", "Moments", "MomentsWork", "TreeSum", "gather_moments"]
 
 ROWS_A_FEATURE = 16
-"""Rows of a group for each feature, so that the matrix M is small beside the rows it sums up."""
+"""Rows of a group per feature, so that the matrix M is small compared with the rows."""
 
 
 class Moments:
-    """Count, mean, range and squared deviations of columns; with `cross`, all of the matrix M."""
+    """Count, mean, range and squared deviations of columns; with `cross`, the whole matrix M."""
 
     def __init__(self, n_features: int, *, cross: bool = False) -> None:
         self.cross = cross
@@ -44,13 +44,13 @@ class Moments:
     def update(self, chunk: NDArray[Any]) -> None:
         """Merge the rows of a chunk."""
         n, d = chunk.shape
-        # Overflow ends as a column that is not finite, which `require_finite` names.
+        # An overflow gives a column that is not finite, which `require_finite` reports.
         with np.errstate(over="ignore", invalid="ignore"):
             mean = chunk.mean(axis=0, dtype=np.float64)
             delta, count = mean - self.mean, self.count + n
             rows = np.empty((n + 1, d))
             np.subtract(chunk, mean, out=rows[:n])
-            rows[n] = delta * np.sqrt(self.count * n / count)  # its square is what the means add
+            rows[n] = delta * np.sqrt(self.count * n / count)  # its square is the contribution of the means
             self.deviations += rows.T @ rows if self.cross else np.einsum("ij,ij->j", rows, rows)
             self.mean += delta * (n / count)
         self.count = count
@@ -72,12 +72,12 @@ class Moments:
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """Columns that never change."""
+        """Mask of constant columns."""
         equal: NDArray[np.bool_] = self.low == self.high
         return equal
 
     def require_finite(self, name: str) -> None:
-        """Refuse columns whose moments are not finite, by number."""
+        """Refuse columns whose moments are not finite; the message has the number."""
         with np.errstate(over="ignore", invalid="ignore"):
             spread = self.high - self.low
         squares = np.diagonal(self.deviations) if self.cross else self.deviations
@@ -94,9 +94,9 @@ Node = tuple[int, int, Moments]
 
 
 class TreeSum:
-    """Merges nodes that come in the order of their groups: two neighbours of one size, as soon as they are there.
+    """Merges nodes that arrive in the order of their groups: two neighbours of equal size, as soon as both are there.
 
-    Which nodes are merged depends on the number of groups alone, and not on who has merged some of them before.
+    The merges depend only on the number of groups, and not on the process that made them.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class TreeSum:
         self.nodes.append((first, size, moments))
 
     def total(self, moments: Moments) -> Moments:
-        """All nodes, merged into these moments of nothing; the smallest ones first."""
+        """All nodes, merged into these empty moments, the smallest ones first."""
         for _, _, part in reversed(self.nodes):
             part.merge(moments)
             moments = part
@@ -120,7 +120,7 @@ class TreeSum:
 
 @dataclass(frozen=True)
 class MomentsWork:
-    """Moments of groups of chunks, of which one after the other is in memory; neighbours are merged."""
+    """Computes moments of groups of chunks, one in memory at a time; neighbours are merged."""
 
     dataset: Dataset
     transform: Callable[[NDArray[Any]], NDArray[Any]] | None

@@ -1,4 +1,4 @@
-"""The transformed data as a data set of its own, made once before training: in memory, or on disk."""
+"""The transformed data as a data set, made once before training, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.executor import Executor, ThreadExecutor
-from mllkm_scale.base.folders import new_scratch_file, require_room, writing_scratch
+from mllkm_scale.base.files.folders import new_scratch_file, require_room, writing_scratch
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.hdf5_source import HDF5Source
@@ -36,8 +36,8 @@ def prepare(
 ) -> Dataset:
     """Transform a data set once, chunk by chunk.
 
-    All forms hold the same bits: the transform always runs over the chunks of `dataset`, with one BLAS
-    thread each. The labels are those of `dataset`. The grid of the result follows from its own width.
+    All forms have the same bits: the transform always runs over the chunks of `dataset`, with one BLAS thread each. The
+    labels are those of `dataset`. The grid of the result depends on its width.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def prepare(
     scratch_dir : pathlib.Path, optional
         Made if missing; the system's folder for temporary files by default.
     executor : Executor, optional
-        Who transforms. Workers write files of their own to the folder of the executor; what threads of this process
-        have transformed is written in the order of the chunks.
+        Runs the transform. Workers write their own files to the folder of the executor; rows transformed by threads of
+        this process are written in the order of the chunks.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def stored_rows(
     in_memory: bool,
     scratch_dir: Path | None = None,
 ) -> Dataset:
-    """Rows that are made block by block of those of a data set, with its labels; see `prepare`."""
+    """Rows made block by block from those of a data set, with its labels; see `prepare`."""
     if in_memory:
         values = np.empty(shape, dtype=dtype)
         for start, block in rows:
@@ -112,7 +112,7 @@ def require_writable(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class TransformWork:
-    """Chunks of a data set as they are prepared."""
+    """Prepares chunks of a data set."""
 
     dataset: Dataset
     preprocessor: Preprocessor
@@ -148,7 +148,7 @@ def _write(path: Path, shape: tuple[int, int], dtype: np.dtype[Any], rows: Itera
         stored = file.create_dataset("X", shape=shape, dtype=dtype)
         for start, block in rows:
             stored[start : start + len(block)] = block
-            file.flush()  # left to the end, a write to a full disk would crash HDF5
+            file.flush()  # HDF5 would crash if a full disk is noticed only at closing
 
 
 def _remove(paths: list[Path], owner: int) -> None:

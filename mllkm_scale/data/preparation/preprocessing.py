@@ -22,7 +22,7 @@ __all__ = ["Preprocessor"]
 
 @dataclass(frozen=True, eq=False)
 class Preprocessor:
-    """The preparation of a row for the kernels: a scaling, and then perhaps a projection.
+    """The preparation of a row for the kernels: a scaling, optionally followed by a projection.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Preprocessor:
         indicators : array of bool, optional
             Features that are 0 or 1; by default those that the data set names. See `fit_scaling`.
         features : array of int, optional
-            Numbers of the features that are used; by default all.
+            Indices of the features that are used; by default all.
         """
         scaled = fit_scaling(dataset, scaling, executor, dataset.indicators if indicators is None else indicators)
         if features is not None:
@@ -72,37 +72,37 @@ class Preprocessor:
 
     @property
     def n_features_in(self) -> int:
-        """Features of a row before."""
+        """Number of input features."""
         return self.scaling.n_features_in
 
     @property
     def n_columns(self) -> int:
-        """Features of a row after the scaling, before the projection."""
+        """Number of columns after scaling, before projection."""
         return self.scaling.n_columns
 
     @property
     def width(self) -> int:
-        """Features of a row before or after the scaling, whichever is more; it decides the size of blocks."""
+        """The larger number of features before and after scaling, which determines the size of blocks."""
         return max(self.n_features_in, self.n_columns)
 
     @property
     def n_features_out(self) -> int:
-        """Features of a row after."""
+        """Number of output features."""
         return self.n_columns if self.projection is None else len(self.projection.variances)
 
     @property
     def n_lookups(self) -> int:
-        """Columns whose value is looked up among quantiles."""
+        """Number of quantile columns."""
         return int(self.scaling.mapped.sum())
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a plain scaling with or without principal components, which version 1 of files can hold."""
+        """Whether it is a plain scaling with or without principal components, which files of version 1 can hold."""
         return self.scaling.columns is None and (self.projection is None or self.projection.orthonormal)
 
     @property
     def invertible(self) -> bool:
-        """Whether `invert` finds, for any prepared row, a row that is prepared to it."""
+        """Whether `invert` is exact: it finds a row that is prepared to the given one."""
         projection = self.projection
         if projection is None or projection.orthonormal:
             return self.scaling.one_to_one
@@ -110,7 +110,7 @@ class Preprocessor:
         return self.scaling.one_to_one and int(np.linalg.matrix_rank(matrix)) == len(matrix)
 
     def transform(self, X: NDArray[Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """Rows as the kernels see them, C-contiguous.
+        """Prepared rows, C-contiguous.
 
         Computed in float64, and returned as `dtype`; by default as float32 if float32 holds the type of X exactly, and
         otherwise as float64. With a projection, the last bits depend on the rows of the call and on the threads of
@@ -188,7 +188,7 @@ class Preprocessor:
         return Preprocessor(self.scaling, projection)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as plain arrays, for a model file."""
+        """The preprocessor as plain arrays, for a model file."""
         arrays: dict[str, NDArray[Any]] = {
             "scaling_kind": np.array(self.scaling.kind),
             "scaling_offset": self.scaling.offset,

@@ -2,7 +2,7 @@
 
 x -> components (x - mean),   rows of components: eigenvectors of the covariance, largest variance first
 
-A linear map that was learned after it is folded into the components, which are then any matrix.
+A linear map that is learned afterwards is folded into the components, which are then any matrix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Projection:
     whiten : bool
         Whether the output is divided by its standard deviation; components without variance are left alone.
     orthonormal : bool
-        False if a map was folded in; the rows of `components` need not be orthonormal then.
+        False if a map was folded in; then the rows of `components` need not be orthonormal.
     """
 
     mean: NDArray[np.float64]
@@ -61,7 +61,7 @@ class Projection:
         return projected
 
     def invert(self, Z: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of all rows that are projected to Z, those nearest to the mean."""
+        """The rows nearest to the mean among those that are projected to Z."""
         if not self.orthonormal:
             return Z @ np.linalg.pinv(self.matrix).T + self.mean
         weighted = Z * self.deviations if self.whiten else Z
@@ -70,7 +70,7 @@ class Projection:
 
     @property
     def matrix(self) -> NDArray[np.float64]:
-        """The matrix (p, d) that a row less the mean is multiplied by, whitening included."""
+        """The matrix (p, d) by which a centred row is multiplied, including whitening."""
         return self.components / self.deviations[:, None] if self.whiten else self.components
 
     def mapped(self, matrix: NDArray[np.float64]) -> Projection:

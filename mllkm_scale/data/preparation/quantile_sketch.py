@@ -1,15 +1,15 @@
 """The distribution of every feature in one pass and bounded memory: sorted buffers that are merged and halved.
 
-A buffer holds k sorted values of each feature, and a value in a buffer of height h stands for 2^h samples. Two buffers
-of height h become one of height h + 1: their 2k values are sorted, and every other one stays. Whether the odd or the
-even ones stay alternates.
+A buffer holds k sorted values of each feature, and a value in a buffer of height h represents 2^h samples. Two buffers
+of height h become one of height h + 1: their 2k values are sorted, and every second value is kept, alternately the odd
+and the even ones.
 
     rank error <= sum over h of 2^h max(odd_h, even_h)  <=  n H / (2k)
 
 odd_h and even_h count the times that buffers of height h were halved either way, and H is the number of heights: a
 halving that keeps the values 1, 3, 5, ... of a sorted list counts ceil(m / 2) values for m below x, and one that keeps
 2, 4, 6, ... counts floor(m / 2); with weights 2^h the count is off by 2^h at most, up in the first case and down in the
-second. As long as no buffer is halved, ranks are exact.
+second. Ranks are exact as long as no buffer is halved.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from mllkm_scale.errors import DataError
 __all__ = ["QuantileSketch", "SketchWork", "buffer_rows", "gather_quantiles", "sketch_bytes"]
 
 SKETCH_BYTES = 16_000_000
-"""What all buffers of a sketch may take, if it has no more heights than `USUAL_HEIGHTS`."""
+"""Memory of all buffers of a sketch with up to `USUAL_HEIGHTS` heights."""
 
 USUAL_HEIGHTS = 10
 LEAST_ROWS, MOST_ROWS = 64, 2048  # of a buffer
-UNIT_BUFFERS = 4  # buffers that a unit of the pass reads at least
+UNIT_BUFFERS = 4  # least number of buffers that a unit of the pass reads
 
 
 def buffer_rows(n_features: int) -> int:
-    """k, the values of a buffer: it follows from the width of the data alone.
+    """k, the number of values of a buffer, which depends only on the width of the data.
 
     Examples
     --------
@@ -55,9 +55,9 @@ class QuantileSketch:
     ----------
     n_features : int
     k : int
-        Values of a buffer.
+        Number of values of a buffer.
     phase : int
-        Which values stay when buffers are first halved: odd ones for 0, even ones for 1.
+        Values that are kept when buffers are first halved: odd ones for 0, even ones for 1.
 
     Examples
     --------
@@ -71,9 +71,9 @@ class QuantileSketch:
     def __init__(self, n_features: int, k: int, phase: int = 0) -> None:
         self.k, self.phase, self.count = k, phase, 0
         self.low, self.high = np.full(n_features, np.inf), np.full(n_features, -np.inf)
-        self.loose = np.empty((n_features, 0))  # fewer than k values of each feature, as they came
-        self.buffers: list[NDArray[np.float64] | None] = []  # one or none of each height, (d, k)
-        self.halvings: list[list[int]] = []  # of each height: odd, even
+        self.loose = np.empty((n_features, 0))  # fewer than k values of each feature, not sorted
+        self.buffers: list[NDArray[np.float64] | None] = []  # at most one per height, (d, k)
+        self.halvings: list[list[int]] = []  # per height: odd, even
 
     def update(self, chunk: NDArray[Any]) -> None:
         """Add the rows of a chunk."""
@@ -97,7 +97,7 @@ class QuantileSketch:
         self._add(other.loose)
 
     def sample(self, feature: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Values of a feature, and how many samples each stands for."""
+        """Values of a feature, and the number of samples that each represents."""
         parts = [(self.loose[feature], 1.0)]
         parts += [(held[feature], 2.0**height) for height, held in enumerate(self.buffers) if held is not None]
         weights = np.concatenate([np.full(len(values), weight) for values, weight in parts])
@@ -105,7 +105,7 @@ class QuantileSketch:
 
     @property
     def rank_error(self) -> int:
-        """How many samples the rank of a value may be off by, at most."""
+        """Bound on the error of the rank of a value."""
         return sum(2**height * max(counts) for height, counts in enumerate(self.halvings))
 
     def _add(self, columns: NDArray[np.float64]) -> None:
@@ -135,7 +135,7 @@ class QuantileSketch:
 
 @dataclass(frozen=True)
 class SketchWork:
-    """Sketches of groups of chunks, of which one after the other is in memory."""
+    """Computes sketches of groups of chunks, one in memory at a time."""
 
     dataset: Dataset
     k: int
@@ -162,9 +162,9 @@ class SketchWork:
         return f"chunks {units[0] * self.group} to {units[-1] * self.group} of {self.dataset.name}"
 
 
-def gather_quantiles(dataset: Dataset, executor: Executor | None = None, k: int | None = None) -> QuantileSketch:
+def gather_quantiles(dataset: Dataset, executor: Executor | None = None) -> QuantileSketch:
     """The sketch of all rows, in one pass by the executor; a DataError names a column that is not finite."""
-    k = buffer_rows(dataset.n_features) if k is None else k
+    k = buffer_rows(dataset.n_features)
     group = -(-UNIT_BUFFERS * k // dataset.chunk_rows)
     sketch = QuantileSketch(dataset.n_features, k)
     for parts in (executor or ThreadExecutor()).start(SketchWork(dataset, k, group), -(-dataset.n_chunks // group)):
@@ -181,13 +181,13 @@ def gather_quantiles(dataset: Dataset, executor: Executor | None = None, k: int 
 
 
 def sketch_bytes(n_rows: int, n_features: int, threads: int) -> int:
-    """What a pass holds beside its chunks: the sketch, and those of units that are done or under way.
+    """Memory of a pass besides its chunks: the sketch, and the sketches of finished and current units.
 
-    Threads are up to two units each ahead. Each unit holds its buffers and a chunk in the order of columns.
+    Each thread is up to two units ahead. A unit holds its buffers and a transposed chunk.
     """
     k, chunk_rows = buffer_rows(n_features), default_chunk_rows(n_features)
     unit_rows = -(-UNIT_BUFFERS * k // chunk_rows) * chunk_rows
-    in_all = _heights(n_rows, k) + 6  # a buffer for each height, loose rows, and two that are merged
+    in_all = _heights(n_rows, k) + 6  # a buffer per height, unsorted rows, and two buffers during a merge
     in_unit = _heights(min(unit_rows, n_rows), k) + 2
     held, working = min(k, n_rows), 3 * min(chunk_rows, n_rows)
     return 8 * n_features * (held * in_all + threads * (held * (2 * in_unit + 5) + working))

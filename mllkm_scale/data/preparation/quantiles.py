@@ -2,8 +2,8 @@
 
     t(x) = levels_i + (x - values_i) slope_i   for values_i <= x < values_(i+1),   slope_i = dlevel_i / dvalue_i
 
-Below the first knot and above the last one t is that of the knot. A value that many samples have is one knot, whose
-level is the middle of their ranks.
+Below the first knot and above the last one, t is constant. A frequent value is one knot, and its level is the middle of
+the ranks of its samples.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 __all__ = ["MOST_KNOTS", "Quantiles", "choose_knots", "mid_levels"]
 
 MOST_KNOTS = 64
-"""Knots of a column at most: between them the distribution is taken as even."""
+"""Largest number of knots of a column; the distribution between them is assumed to be uniform."""
 
-_LEAST_GAP = 1e-290  # between knots, so that no slope overflows
+_LEAST_GAP = 1e-290  # least distance of knots, so that no slope overflows
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """The piecewise linear maps of columns, one after another; a column without knots stays as it is.
+    """The piecewise linear maps of columns, one after another; a column without knots is unchanged.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Quantiles:
     values : float64 array
         Knots, strictly rising within a column.
     levels : float64 array
-        What the map gives at the knots: from 0 to 1, not falling within a column.
+        Values of the map at the knots: from 0 to 1, non-decreasing within a column.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Quantiles:
         return self.values[own], self.levels[own]
 
     def apply(self, X: Vector) -> Vector:
-        """The columns X (n, p) mapped in place; each row depends on itself alone."""
+        """Map the columns of X (n, p) in place, row by row."""
         for j in np.flatnonzero(self.mapped):
             X[:, j] = np.interp(X[:, j], *self.knots(int(j)))
         return X
@@ -94,7 +94,7 @@ class Quantiles:
 
 
 def mid_levels(values: Vector, weights: Vector) -> tuple[Vector, Vector]:
-    """Distinct values of a weighted sample, and the middle of the ranks of each as a share of all.
+    """Distinct values of a weighted sample, and the middle of the ranks of each, relative to the total.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def mid_levels(values: Vector, weights: Vector) -> tuple[Vector, Vector]:
 
 
 def choose_knots(distinct: Vector, levels: Vector, most: int = MOST_KNOTS) -> tuple[Vector, Vector]:
-    """At most so many of these knots: all of them, or those whose levels are nearest to evenly spaced ones.
+    """At most `most` of these knots: all of them, or those with levels nearest to evenly spaced ones.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
     z_j = (t_j(x_c(j)) - offset_j) * factor_j
 
-c(j) is the feature that column j is made of: j itself for the plain scalings, which are "none", "standard", "minmax"
-and "unit-norm" as they are fitted. t_j is the identity, or the share of samples below (see `quantiles`).
+c(j) is the feature of column j: j itself for the plain scalings "none", "standard", "minmax" and "unit-norm". t_j is
+the identity, or the share of samples below (see `quantiles`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mllkm_scale.data.preparation.quantile_sketch import QuantileSketch, gather_
 from mllkm_scale.data.preparation.quantiles import Quantiles, choose_knots, mid_levels
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["QUANTILE_SCALINGS", "SCALINGS", "SIDE_BY_SIDE", "Scaling", "fit_scaling", "most_columns"]
+__all__ = ["QUANTILE_SCALINGS", "SCALINGS", "Scaling", "fit_scaling", "most_columns"]
 
 SCALINGS = ("none", "standard", "minmax", "unit-norm", "quantile", "standard+quantile", "auto")
 QUANTILE_SCALINGS = ("quantile", "standard+quantile", "auto")
 SIDE_BY_SIDE = ("standard+quantile", "auto")
-"""Scalings that may make two columns of a feature."""
+"""Scalings that may make two columns from one feature."""
 
 INDICATOR_RANGE = 2.0
 
 ALIKE = 0.98
-"""A quantile column whose correlation with the standard column of its feature is higher says nothing new."""
+"""A quantile column with a higher correlation with the standard column of its feature is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,12 @@ class Scaling:
 
     @property
     def n_features_in(self) -> int:
-        """Features of a row before."""
+        """Number of input features."""
         return len(self.offset if self.centres is None else self.centres)
 
     @property
     def n_columns(self) -> int:
-        """Features of a row after."""
+        """Number of output columns."""
         return len(self.offset)
 
     @property
@@ -88,7 +88,7 @@ class Scaling:
         return column if self.columns is None else int(self.columns[column])
 
     def apply(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        """Scaled rows in float64; each row depends on itself alone."""
+        """Scaled rows in float64; the result for a row depends only on that row."""
         if self.columns is not None:
             return self._apply_columns(X, self.columns)
         values = X.astype(np.float64, copy=False)
@@ -123,7 +123,7 @@ class Scaling:
             values += self.offset
             return values
         rows: NDArray[np.float64] = np.tile(self.centres, (len(Z), 1))
-        # Written last to first: what is written over is of lower rank.
+        # Written from last to first, so that preferred columns overwrite others.
         for j in np.lexsort((-np.arange(self.n_columns), ~self.mapped)):
             rows[:, self.columns[j]] = self.invert_column(int(j), Z[:, j])
         return rows
@@ -157,7 +157,7 @@ class Scaling:
 
 
 def most_columns(kind: str, n_features: int) -> int:
-    """Columns that a scaling makes of so many features, at most."""
+    """Largest number of columns that a scaling makes from this number of features."""
     return n_features * (2 if kind in SIDE_BY_SIDE else 1)
 
 
@@ -191,7 +191,7 @@ def fit_scaling(
         spread = moments.high - moments.low
     with np.errstate(divide="ignore", over="ignore"):
         inverse = 1.0 / spread
-    # A spread so small that its inverse overflows is a column that does not change.
+    # If the inverse of the spread overflows, the column counts as constant.
     factor = np.where(moments.constant | ~np.isfinite(inverse), 1.0, inverse)
     if indicators is not None and kind != "minmax":
         factor = np.where(indicators & ~moments.constant, INDICATOR_RANGE, factor)
@@ -201,7 +201,8 @@ def fit_scaling(
 
 @dataclass(frozen=True)
 class _Column:
-    """The quantile column of a feature: its knots, mean and spread of its levels, and its likeness to the feature."""
+    """The quantile column of a feature: its knots, mean and spread of its levels, and its correlation with the
+    feature."""
 
     knots: tuple[NDArray[np.float64], NDArray[np.float64]]
     mean: float
@@ -215,7 +216,7 @@ class _Column:
         values, weights = sketch.sample(feature)
         low, high = sketch.low[feature], sketch.high[feature]
         distinct, levels = mid_levels(values, weights)
-        # Halving may have lost the ends.
+        # Halving may have removed the extremes.
         if low < distinct[0]:
             distinct, levels = np.append(low, distinct), np.append(0.0, levels)
         if high > distinct[-1]:
@@ -235,14 +236,14 @@ class _Column:
 
 
 def _with_quantiles(kind: str, beside: Scaling | None, sketch: QuantileSketch) -> Scaling:
-    """Quantile columns of all features; or after the columns of another scaling, of those that they tell more of."""
+    """Quantile columns of all features; or, after the columns of another scaling, only those that add information."""
     made = [_Column.of(sketch, feature) for feature in range(len(sketch.low))]
     plain = (np.empty(0), np.empty(0))
     before = 0 if beside is None else len(made)
     if beside is None:
         chosen = np.arange(len(made))
     else:
-        # Up to an affine map, two values have the same column again.
+        # For a feature of two values, the quantile column is an affine map of it.
         new = [own.n_distinct > 2 and (kind != "auto" or own.correlation <= ALIKE) for own in made]
         chosen = np.flatnonzero(new)
     offset, factor = np.array([[made[j].mean, 1.0 / (made[j].spread or 1.0)] for j in chosen]).reshape(-1, 2).T

@@ -1,6 +1,7 @@
-"""Prepared rows that workers write: files of equal numbers of rows, which are read as one matrix.
+"""Prepared rows written by workers: files with equal numbers of rows, which are read as one matrix.
 
-Every file is a function of its number, and appears whole: a worker that takes over a task writes the same bytes again.
+Every file is a function of its number, and is written atomically: a worker that takes over a task writes the same bytes
+again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.executor import Executor
-from mllkm_scale.base.folders import require_room, writing_scratch
-from mllkm_scale.base.npy_files import map_npy
+from mllkm_scale.base.files.folders import require_room, writing_scratch
+from mllkm_scale.base.files.npy import map_npy
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.grid import default_chunk_rows
 from mllkm_scale.data.preparation.preprocessing import Preprocessor
@@ -25,12 +26,12 @@ from mllkm_scale.errors import DataError
 __all__ = ["WritingWork", "WrittenRows", "rows_of_workers"]
 
 FILE_BYTES = 1 << 26
-"""Of a file, about."""
+"""Approximate size of a file."""
 
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """A source of rows: file i holds those from i * height on."""
+    """A source of rows: file i holds the rows from i * height on."""
 
     folder: Path
     stem: str
@@ -41,7 +42,7 @@ class WrittenRows:
 
     @property
     def buffer_bytes(self) -> int:
-        """Pages of files that are mapped, and what becomes of them where a chunk is of two files."""
+        """Bytes of pages of mapped files, and of a copy if a chunk spans two files."""
         width = self.shape[1]
         return 2 * default_chunk_rows(width) * width * max(8, self.dtype.itemsize)
 
@@ -75,7 +76,7 @@ class WrittenRows:
 
 @dataclass(frozen=True)
 class WritingWork:
-    """Chunks of a data set are prepared, and written to files of `group` chunks each."""
+    """Prepares chunks of a data set, and writes them to files of `group` chunks each."""
 
     dataset: Dataset
     preprocessor: Preprocessor

@@ -1,7 +1,7 @@
-"""Lines of CSV as columns of text: for conversion, prediction and streams alike.
+"""Lines of CSV as columns of text, for conversion, prediction and streams.
 
-Blocks of lines are parsed by pyarrow at once. Few lines, blocks with quotes, and those that fail are read by Python's
-csv module, which tells the line.
+Blocks of lines are parsed by pyarrow. Small blocks, blocks with quotes, and blocks that fail are read by the csv module
+of Python, which reports the line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mllkm_scale.errors import DataError
 __all__ = ["CSVBlock", "read_block"]
 
 
-_FEW = 64  # lines that Python reads faster than a table of Arrow is made
+_FEW = 64  # number of lines for which Python is faster than Arrow
 
 
 class CSVBlock:
@@ -51,14 +51,14 @@ class CSVBlock:
         return [_with_points(array) for array in arrays] if self.layout.has_commas else arrays
 
     def labels(self) -> list[str]:
-        """Texts of the label column, without blanks around them; none if there is no label column."""
+        """Texts of the label column, stripped; none if there is no label column."""
         if self.layout.label is None:
             return []
         column = self._columns[self.layout.label]
         return [text.strip() for text in (column if isinstance(column, tuple) else column.to_pylist())]
 
     def weights(self) -> NDArray[np.float64]:
-        """Numbers of the weight column, which must be there."""
+        """Numbers of the weight column, which must exist."""
         at = self.layout.weight
         assert at is not None
         column = self._columns[at]
@@ -76,11 +76,11 @@ class CSVBlock:
 
     @property
     def place(self) -> Place:
-        """How a message calls a cell."""
+        """The name of a cell for messages."""
         return lambda row, j: self.layout.place(self.line_numbers[row], self.layout.features[j])
 
     def numbers(self, then: str = "train") -> NDArray[np.float64]:
-        """Rows of columns that are all numbers, none missing; others are refused by line and column."""
+        """Rows of numbers without missing values; other cells are refused with line and column."""
         if len(self.line_numbers) <= _FEW:
             values = self._few_numbers()
             if values is not None:
@@ -94,7 +94,7 @@ class CSVBlock:
             raise
 
     def _few_numbers(self) -> NDArray[np.float64] | None:
-        """Numbers of few lines, or None if a cell is none."""
+        """Numbers of few lines, or None if a cell is not a number."""
         columns = [self._columns[column] for column in self.layout.features]
         try:
             values = np.array([[float(text) for text in column] for column in columns]).T
@@ -114,8 +114,8 @@ def _with_points(array: Any) -> Any:
 
 
 def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> CSVBlock:
-    """The cells of lines, given with their numbers; lines of another number of cells are refused by theirs."""
-    # Quotes that do not match, or stand within a cell, are refused by the csv module alone.
+    """The cells of numbered lines; a line with another number of cells is refused with its number."""
+    # Only the csv module refuses unmatched quotes, and quotes within a cell.
     by_python = len(lines) <= _FEW or any('"' in line for line in lines)
     columns: list[Any] | None = None if by_python else _parsed(layout, lines)
     if columns is None:
@@ -131,7 +131,7 @@ def read_block(layout: CSVLayout, numbers: Sequence[int], lines: list[str]) -> C
 
 
 def _parsed(layout: CSVLayout, lines: list[str]) -> list[Any] | None:
-    """Columns as pyarrow reads them, or None where it does not."""
+    """Columns as parsed by pyarrow, or None if that fails."""
     import pyarrow as pa
     from pyarrow import csv
 

@@ -1,6 +1,6 @@
-"""What the first lines of a CSV file tell: separator, columns, header, and which column is the label.
+"""The layout of a CSV file from its first lines: separator, columns, header, and label column.
 
-Where semicolons separate the cells, numbers may have a decimal comma: so spreadsheets write them in much of the world.
+If semicolons separate the cells, numbers may have a decimal comma, as written by spreadsheets in many countries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["DECIMAL_COMMA", "LARGEST_EXACT", "CSVLayout", "is_blank", "is_number
 LARGEST_EXACT = 2.0**53
 
 DECIMAL_COMMA = r"^(\s*[-+]?[0-9]*),([0-9]+(?:[eE][-+]?[0-9]+)?\s*)$"
-"""A number with a decimal comma: what is before the comma, and what is behind it."""
+"""A number with a decimal comma: the parts before and after the comma."""
 
 
 @dataclass(frozen=True)
 class CSVLayout:
-    """Separator, columns, positions of label and weight, and the line that the data begins with, counted from 1.
+    """Separator, columns, positions of label and weight, and the first line of the data, counted from 1.
 
-    `picked` are the columns that are features, in their order, where these are not all but these.
+    `picked` are the columns of the features, in order, if these are not all columns except label and weight.
     """
 
     source: Path | str
@@ -44,30 +44,30 @@ class CSVLayout:
 
     @property
     def features(self) -> list[int]:
-        """Columns that are features: those that were picked, or all that are neither the label nor the weight."""
+        """Columns of the features: the picked ones, or all except label and weight."""
         if self.picked is not None:
             return list(self.picked)
         return [column for column in range(self.width) if column not in (self.label, self.weight)]
 
     @property
     def feature_names(self) -> list[str] | None:
-        """What the features are called, if there is a header."""
+        """The names of the features, if there is a header."""
         return None if self.names is None else [self.names[column] for column in self.features]
 
     def taking(self, positions: Sequence[int] | None) -> CSVLayout:
-        """The layout with those features alone that stand at these positions among its own; None for all of them."""
+        """The layout with only the features at these positions among its features; None for all of them."""
         if positions is None:
             return self
         return replace(self, picked=tuple(self.features[position] for position in positions))
 
     def place(self, line: int, column: int) -> str:
-        """How a message calls a cell."""
+        """The name of a cell for messages."""
         name = "" if self.names is None else f" {self.names[column]!r}"
         return f"{self.source}: line {line}, column {column + 1}{name} (from 1)"
 
     @property
     def has_commas(self) -> bool:
-        """Whether a comma in a number stands for the decimal point."""
+        """Whether a comma in a number is the decimal separator."""
         return self.delimiter == ";"
 
     def plain(self, cell: str) -> str:
@@ -92,7 +92,7 @@ class CSVLayout:
 
 
 def read_layout(source: Path, options: ReadOptions, delimiter: str | None) -> CSVLayout:
-    """Look at the first two lines that are not blank."""
+    """The layout of a file, from its first two lines that are not blank."""
     lines = [line for block in islice(csv_records(source), 2) for line in block if not is_blank(line[1])][:2]
     if not lines:
         raise DataError(f"{source} is empty: give a file with a line per sample")
@@ -102,7 +102,7 @@ def read_layout(source: Path, options: ReadOptions, delimiter: str | None) -> CS
 def layout_of(
     source: Path | str, lines: Sequence[tuple[int, str]], options: ReadOptions, delimiter: str | None
 ) -> CSVLayout:
-    """What the first two lines that are not blank tell, each given with its number."""
+    """The layout from the first two lines that are not blank, given with their numbers."""
     number = lines[0][0]
     if delimiter is None:
         delimiter = _separator([line for _, line in lines])
@@ -139,8 +139,8 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _looks_like_header(first: list[str], rest: list[list[str]], label: int | None) -> bool:
-    """A header has no number where features are, and no name twice where the next line has no number either; or it has
-    text as its label where the next line has a number."""
+    """Whether the first line is a header: it has no number among the features, and no repeated name if the next line
+    has no number either; or its label is text and that of the next line is a number."""
     if not any(is_number(cell) for column, cell in enumerate(first) if column != label):
         below = any(is_number(cell) for row in rest for column, cell in enumerate(row) if column != label)
         return below or not rest or len(set(first)) == len(first)
@@ -150,7 +150,7 @@ def _looks_like_header(first: list[str], rest: list[list[str]], label: int | Non
 
 
 def _position(source: Path | str, column: str | int | None, first: list[str], what: str) -> int | None:
-    """Where the column of the label or of the weight is."""
+    """The position of the label column or the weight column."""
     if column is None:
         return None
     if isinstance(column, str):
@@ -176,5 +176,5 @@ def is_number(cell: str) -> bool:
 
 
 def is_blank(line: str) -> bool:
-    """Whether a line holds nothing; tabs may separate empty cells, and count as something."""
+    """Whether a line is blank; tabs may separate empty cells, so they are not blank."""
     return not line.strip(" \r\n")

@@ -1,4 +1,4 @@
-"""How long a line, how wide a row and how long a label of a file may be: what is longer is refused, not read."""
+"""Limits of the lengths of lines and labels and of the width of rows: anything longer is refused."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mllkm_scale.errors import DataError
 __all__ = ["LONGEST_LINE_BYTES", "MOST_COLUMNS", "BoundedLines", "require_short", "require_width"]
 
 LONGEST_LINE_BYTES = 2**24
-"""Of a line of text: a million cells of 16 characters."""
+"""Longest line of text: a million cells of 16 characters."""
 
 MOST_COLUMNS = 200_000
-"""Of a table: a column has a name and a description, which take a kilobyte."""
+"""Most columns of a table: a column has a name and a description, which take a kilobyte."""
 
 
 def require_width(n_features: int, what: str, most: int = MOST_FEATURES) -> None:
@@ -33,18 +33,18 @@ def require_width(n_features: int, what: str, most: int = MOST_FEATURES) -> None
 
 
 def require_short(texts: Sequence[str]) -> int | None:
-    """The first of the labels that is too long, if one is."""
+    """The index of the first label that is too long, if there is one."""
     if max(map(len, texts), default=0) <= LONGEST_TEXT:
         return None
     return next(at for at, text in enumerate(texts) if len(text) > LONGEST_TEXT)
 
 
 class BoundedLines(io.BufferedIOBase):
-    """A stream of bytes, to be read as text, that refuses to go on within a line that is too long."""
+    """A stream of bytes for text that raises an error within a line that is too long."""
 
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream, self._path = stream, path
-        self._number, self._length = 1, 0  # of the line under way
+        self._number, self._length = 1, 0  # of the current line
 
     def readable(self) -> bool:
         return True
@@ -54,7 +54,7 @@ class BoundedLines(io.BufferedIOBase):
 
     def read1(self, size: int = -1, /) -> bytes:
         part: bytes = self._stream.read1(io.DEFAULT_BUFFER_SIZE if size < 0 else size)
-        ends = part.count(b"\n") or part.count(b"\r")  # alone, the second ends the lines of old files
+        ends = part.count(b"\n") or part.count(b"\r")  # old files have lines that end with a carriage return
         if ends:
             self._number += ends
             self._length = len(part) - 1 - max(part.rfind(b"\n"), part.rfind(b"\r"))

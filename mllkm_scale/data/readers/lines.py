@@ -1,7 +1,7 @@
-"""Lines of a stream of bytes as they come, never waiting for more than the line that is begun.
+"""Lines of a stream of bytes as they arrive, without waiting for more than the current line.
 
-One read takes what the writer has written, up to 1 MB, and its whole lines are handed out at once; only the line that
-is not yet ended is kept. So memory is bounded by a read and a line, and a line longer than the limit is refused there.
+A read takes the available bytes, up to 1 MB, and complete lines are returned at once; only the incomplete line is kept.
+So memory is bounded by a read and a line. A line longer than the limit is refused.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def line_blocks(stream: IO[Any], name: str, max_line_bytes: int = MAX_LINE_BYTES
     Parameters
     ----------
     stream : stream of bytes or text
-        Of one that decodes bytes, such as `sys.stdin`, the bytes are read.
+        From a text stream such as `sys.stdin`, the underlying bytes are read.
     name : str
-        How messages call it.
+        The name for messages.
     max_line_bytes : int
         Longest line that is read.
 
     Raises
     ------
     DataError
-        As soon as a line is longer.
+        If a line is longer.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def line_blocks(stream: IO[Any], name: str, max_line_bytes: int = MAX_LINE_BYTES
 
 
 def _reader(stream: IO[Any], name: str) -> Callable[[], bytes]:
-    """What reads the bytes that are there, and waits only while there are none."""
+    """A function that reads the available bytes, and waits only if there are none."""
     source: Any = getattr(stream, "buffer", stream)
     if isinstance(source, io.TextIOBase):
         return lambda: source.read(READ_BYTES).encode("utf-8", "surrogatepass")
@@ -85,7 +85,7 @@ def _reader(stream: IO[Any], name: str) -> Callable[[], bytes]:
                 _wait(source)
                 data = take(READ_BYTES)
         except (OSError, *PACKING_ERRORS) as error:
-            raise DataError(f"{name} cannot be read ({one_line(error)}): give it anew") from error
+            raise DataError(f"{name} cannot be read ({one_line(error)}): start the stream again") from error
         return bytes(data)
 
     return read

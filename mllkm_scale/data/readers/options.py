@@ -1,4 +1,4 @@
-"""What the user may choose when a table is read, and how progress is told."""
+"""Options for reading a table, and the report of progress."""
 
 from __future__ import annotations
 

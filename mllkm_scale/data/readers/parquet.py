@@ -1,7 +1,7 @@
-"""Parquet files, and folders of them, as blocks of columns: for conversion, training and prediction alike.
+"""Parquet files, and folders of them, as blocks of columns, for conversion, training and prediction.
 
-A small file may hold a long text once and say that every row has it, so texts are read as codes with a dictionary, and
-written out for some rows at a time, once none is known to be too long.
+A small file may hold a long text once, and refer to it in every row. So texts are read as codes with a dictionary, and
+are expanded for some rows at a time, after their lengths are checked.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from mllkm_scale.errors import DataError, MLLKMError
 __all__ = ["ParquetBlock", "ParquetTable", "RowGroup", "open_parquet", "opened", "parquet_labels", "plain_dtype"]
 
 MOST_TEXT_BYTES = 4 * MAX_LEVEL_LENGTH
-"""A text of more bytes is too long for a label or a category."""
+"""Longest text in bytes of a label or a category."""
 
-WRITTEN_OUT_BYTES = 16 << 20  # of the texts of rows that are taken at a time
+WRITTEN_OUT_BYTES = 16 << 20  # of the expanded texts of some rows
+_NUMBER_BYTES = 17  # of a number or a time with its levels, at most
 # pandas stores its index as a column of this name, after all others.
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
 class ParquetBlock:
-    """Some rows: Arrow arrays of the features, of the label and of the weights, and the number of the first row."""
+    """Some rows: Arrow arrays of the features, the label and the weights, and the number of the first row."""
 
     first: int
     n_rows: int
@@ -49,9 +50,9 @@ class ParquetBlock:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows that are stored together: the path of their file, their number in it, and their bytes when unpacked.
+    """A row group: the path of its file, its number, and its decompressed size.
 
-    `column_bytes` are the bytes of each column.
+    `column_bytes` are the decompressed sizes of the columns, known only for groups with unusually large rows.
     """
 
     path: str
@@ -94,7 +95,7 @@ class ParquetTable:
                         done += len(columns[0])
 
     def written_out(self, names: Sequence[str], columns: Sequence[Any]) -> Iterator[list[Any]]:
-        """Some rows at a time of columns that were read, without dictionaries; refused are texts that are too long."""
+        """Columns without dictionaries, some rows at a time; texts that are too long are refused."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -111,15 +112,15 @@ class ParquetTable:
             yield [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
 
     def place(self, first: int, row: int, j: int) -> str:
-        """How a message calls a cell of a block that begins with row `first`."""
+        """The name of a cell for messages, in a block that begins with row `first`."""
         return f"{self.source}: row {first + row} (0-based), column {self.names[j]!r}"
 
 
 def open_parquet(source: Location, options: ReadOptions, pick: Pick = all_columns) -> ParquetTable:
-    """Look at a Parquet file, or at all of a folder in the natural order of their names.
+    """Open a Parquet file, or all files of a folder in the natural order of their names.
 
-    `pick` is given the names of the columns that are not the label. It returns the positions of those that are taken,
-    or None for all of them; other columns are not read, whatever they hold.
+    `pick` is given the names of the columns that are not the label. It returns the positions of the columns to read, or
+    None for all of them; other columns are not read.
     """
     groups: list[RowGroup] = []
     first: Any = None
@@ -131,15 +132,27 @@ def open_parquet(source: Location, options: ReadOptions, pick: Pick = all_column
             first = schema
             for number in range(metadata.num_row_groups):
                 group = metadata.row_group(number)
-                sizes = (group.column(place) for place in range(group.num_columns))
-                packed = {one.path_in_schema: one.total_uncompressed_size for one in sizes}
-                groups.append(RowGroup(path, number, group.num_rows, group.total_byte_size, packed))
+                groups.append(
+                    RowGroup(path, number, group.num_rows, group.total_byte_size, _column_bytes(group, schema))
+                )
     return _table(first, groups, source, options, pick)
+
+
+def _column_bytes(group: Any, schema: Any) -> dict[str, int]:
+    """The sizes of the columns of a row group that is larger than numbers and texts within the limit can make it.
+
+    Other groups are not asked: on damaged metadata of a column, pyarrow ends the process instead of raising an error.
+    """
+    usual = sum(MOST_TEXT_BYTES + 4 if _holds_text(field.type) else _NUMBER_BYTES for field in schema)
+    if group.total_byte_size <= group.num_rows * usual + WRITTEN_OUT_BYTES:
+        return {}
+    columns = (group.column(place) for place in range(group.num_columns))
+    return {column.path_in_schema: column.total_uncompressed_size for column in columns}
 
 
 @contextmanager
 def opened(source: Location, path: str) -> Iterator[Any]:
-    """One file of a source, texts as codes; what cannot be read is a DataError, also within the block."""
+    """Open a file of a source, with texts as codes; errors become a DataError, also within the block."""
     import pyarrow
     from pyarrow import parquet
 
@@ -161,7 +174,7 @@ def opened(source: Location, path: str) -> Iterator[Any]:
                 yield file
     except MLLKMError:
         raise
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}): copy or write it again") from error
 
 
@@ -206,7 +219,7 @@ def _table(schema: Any, groups: list[RowGroup], source: Location, options: ReadO
     read = [field.name for _, field in features] + [name for name in (label, weight) if name is not None]
     texts = [name for name in read if _holds_text(schema.field(name).type)]
     for group in groups:
-        for name in texts:  # a mean beyond the limit is that of a text beyond it
+        for name in texts:  # if the mean exceeds the limit, so does some text
             if group.column_bytes.get(name, 0) > group.n_rows * (MOST_TEXT_BYTES + 4) + WRITTEN_OUT_BYTES:
                 raise _too_long(source, name)
     return ParquetTable(
@@ -255,7 +268,7 @@ def _column_name(source: Location, column: str | int | None, names: list[str], w
 
 
 def plain_dtype(table: ParquetTable) -> np.dtype[Any]:
-    """The narrowest type that holds all columns, if they are numbers; float64 for tables."""
+    """The narrowest type for all columns, if they are numbers; float64 for tables."""
     types = []
     for kind in table.types:
         try:
@@ -267,11 +280,16 @@ def plain_dtype(table: ParquetTable) -> np.dtype[Any]:
 
 
 def parquet_labels(column: Any, name: str, first: int, source: Location) -> NDArray[Any]:
-    """The labels of some rows, of which this is the number of the first."""
+    """The labels of some rows; `first` is the number of the first row."""
+    import pyarrow
+
     if column.null_count:
         row = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise DataError(f"{source}: column {name!r} is empty at row {row} (0-based): fill it or remove the row")
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    try:
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    except pyarrow.ArrowException as error:  # bytes that are no UTF-8
+        raise DataError(f"{source}: the label column {name!r} has a text that is not UTF-8: write it again") from error
     if values.dtype.kind in "fiub":
         return values
     texts = values.tolist()

@@ -1,7 +1,7 @@
-"""Lines of CSV as records: a cell in quotes may hold line breaks, as spreadsheets write them.
+"""Lines of CSV as records: a quoted cell may contain line breaks, as written by spreadsheets.
 
-A record is called by the number of its first line. A quote that is never closed takes no more than the line that it is
-in: that line is a record of its own, which is refused by its number where its cells are read.
+A record has the number of its first line. If a quote is never closed, only its line is affected: that line is a
+separate record, which is refused with its number when its cells are read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mllkm_scale.data.readers.streams import text_blocks
 __all__ = ["MOST_LINES", "Records", "csv_records", "in_records"]
 
 MOST_LINES = 100
-"""Most lines of a record: a quote that is not closed within so many is a mistake."""
+"""Most lines of a record: a quote that is not closed within these lines is an error."""
 
 _OPENING = re.compile(r'(?:^|[,;\t])"')
 _WITHIN = re.compile(r'[^"]*(?:""[^"]*)*')
@@ -38,7 +38,7 @@ def in_records(blocks: Iterable[list[Line]]) -> Iterator[list[Line]]:
 
 
 class Records:
-    """Puts the lines of records together, however they come in blocks.
+    """Joins the lines of records, for any division into blocks.
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Records:
     """
 
     def __init__(self) -> None:
-        self._begun: list[Line] = []  # lines of the record that is not yet ended
+        self._begun: list[Line] = []  # lines of the incomplete record
 
     @property
     def begun(self) -> bool:
@@ -58,7 +58,7 @@ class Records:
         return bool(self._begun)
 
     def take(self, lines: Iterable[Line]) -> Iterator[Line]:
-        """The records that these lines end."""
+        """The records that are completed by these lines."""
         for number, line in lines:
             if not self._begun and '"' not in line:
                 yield number, line
@@ -72,7 +72,7 @@ class Records:
                 yield from self._without_the_first()
 
     def rest(self) -> Iterator[Line]:
-        """What is left at the end: lines after a quote that nothing closes."""
+        """The remaining lines at the end, after a quote that is never closed."""
         while self._begun:
             yield from self._without_the_first()
 
@@ -88,7 +88,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _ends_within(line: str, within: bool) -> bool:
-    """Whether a line ends within a cell in quotes, if it begins within one or not.
+    """Whether a line ends within a quoted cell, given whether it begins within one.
 
     >>> _ends_within('a,"b', False), _ends_within('b",c', True), _ends_within('5" pipe,"a",2', False)
     (True, False, False)

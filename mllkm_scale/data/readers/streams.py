@@ -22,14 +22,14 @@ PACKING_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether a file begins as gzip does."""
+    """Whether a file begins like gzip."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
 @contextmanager
 def open_stream(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The file itself, whose position tells the progress, and the stream of its unpacked bytes."""
+    """The file itself, whose position shows the progress, and the stream of its decompressed bytes."""
     with path.open("rb") as file:
         if not is_gzip(path):
             yield file, file
@@ -42,7 +42,7 @@ def open_stream(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def read_exactly(stream: IO[bytes], size_bytes: int, called: str) -> bytes:
-    """Read so many bytes, in parts: a header that lies about the size cannot claim memory for it."""
+    """Read this number of bytes, in parts, so that a wrong size in a header cannot allocate too much memory."""
     parts = []
     missing_bytes = size_bytes
     while missing_bytes:

@@ -1,1 +1,1 @@
-"""Rows of many columns of which few are not zero: read as CSR blocks, and reduced to few features; never dense."""
+"""Sparse rows with many columns: read as CSR blocks, and reduced to few features, without making them dense."""

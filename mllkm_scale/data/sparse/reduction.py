@@ -1,4 +1,4 @@
-"""From rows of many columns to rows of few features: the first step of the preparation. No row is ever made dense.
+"""Reduces rows of many columns to few features, as the first step of the preparation, without making them dense.
 
     random   z = R' x: each column of x goes to 4 features, with sign +-1/2 each (sparse Johnson-Lindenstrauss); the
              column and the seed tell which, so that nothing is stored
@@ -37,20 +37,20 @@ REDUCTION_ARRAYS = ("reduction_kind", "reduction_shape", "reduction_seed", "redu
 SVD_FEATURES, RANDOM_FEATURES = 100, 256  # by default
 OVERSAMPLING = 10
 ITERATIONS = 2
-SIGNS = 4  # features that each column goes to
-MOST_KEPT = BLOCK_ENTRIES  # columns of which the random map is kept; of more, that of the columns of a block is made
+SIGNS = 4  # number of features to which each column is mapped
+MOST_KEPT = BLOCK_ENTRIES  # most columns for which the random map is kept; beyond, it is computed per block
 
 
 @dataclass(frozen=True)
 class ReductionSpec:
-    """What the parameter asks for: "auto", "none", "svd" or "random", and how many features, or None."""
+    """The parsed parameter: "auto", "none", "svd" or "random", and the number of features, or None."""
 
     kind: str
     count: int | None = None
 
 
 def reduction_spec(given: str | None) -> ReductionSpec:
-    """The parameter `reduction`, read.
+    """Parse the parameter `reduction`.
 
     >>> reduction_spec("svd:50"), reduction_spec("auto").count
     (ReductionSpec(kind='svd', count=50), None)
@@ -73,9 +73,9 @@ class Reduction:
     n_columns, n_features : int
         d and p.
     seed : int
-        Of the random map.
+        Seed of the random map.
     components : float64 array (d, p), optional
-        V, of "svd".
+        V, for "svd".
 
     Examples
     --------
@@ -94,21 +94,21 @@ class Reduction:
 
     @cached_property
     def _matrix(self) -> Any:
-        """What a row is multiplied by, (d, p), where it is kept."""
+        """The matrix (d, p) by which a row is multiplied, if it is kept."""
         if self.components is not None:
             return self.components
         return _random_map(np.arange(self.n_columns), self.n_features, self.seed)
 
     @property
     def size_bytes(self) -> int:
-        """Memory of what is kept."""
+        """Memory of the kept matrix."""
         if self.kind == SVD:
             return 8 * self.n_columns * self.n_features
         return 0 if self._by_block else self.n_columns * (12 * min(SIGNS, self.n_features) + 8)
 
     @property
     def buffer_bytes(self) -> int:
-        """Memory of what is made for a block of rows."""
+        """Temporary memory for a block of rows."""
         return _random_bytes(self.n_columns, self.n_features) if self._by_block else 0
 
     @property
@@ -117,11 +117,11 @@ class Reduction:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What the features are called."""
+        """The names of the features."""
         return tuple(f"{self.kind} {j}" for j in range(self.n_features))
 
     def apply(self, X: Any) -> NDArray[np.float64]:
-        """Rows of features (n, p) of sparse or dense rows (n, d)."""
+        """Rows of features (n, p) from sparse or dense rows (n, d)."""
         if X.ndim != 2 or X.shape[1] != self.n_columns:
             raise DataError(f"X has shape {X.shape}: the model was trained with {self.n_columns} features per row")
         rows = sparse.csr_array(X, dtype=np.float64)
@@ -135,7 +135,7 @@ class Reduction:
         return np.ascontiguousarray(product.toarray() if self.components is None else product)
 
     def dataset(self, dataset: Dataset) -> Dataset:
-        """The rows of a data set as features; nothing is read now."""
+        """The rows of a data set as features; nothing is read yet."""
         if dataset.n_features != self.n_columns:
             raise DataError(
                 f"{dataset.name} has {dataset.n_features} features per row, but the model was trained with"
@@ -146,12 +146,12 @@ class Reduction:
         return reduced.with_names(self.feature_names)
 
     def describe(self) -> str:
-        """What it does, on one line."""
+        """A description on one line."""
         how = "singular vectors" if self.kind == SVD else "random signs"
         return f"{self.n_columns:,} columns are {self.n_features} features, by {how}"
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as plain arrays, for a model file."""
+        """The reduction as plain arrays, for a model file."""
         arrays: dict[str, NDArray[Any]] = {
             "reduction_kind": np.array(self.kind),
             "reduction_shape": np.array([self.n_columns, self.n_features]),
@@ -161,7 +161,7 @@ class Reduction:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Reduction:
-        """The reduction that `to_arrays` was called on, bit for bit; what does not fit together is refused."""
+        """The reduction that `to_arrays` was called on, bit for bit; inconsistent arrays are refused."""
         kind, shape, seed = (np.asarray(arrays.get(name, np.empty(0))) for name in REDUCTION_ARRAYS[:3])
         components = arrays.get("reduction_components")
         fits = (
@@ -187,7 +187,7 @@ class Reduction:
 
 
 class ReducedSource:
-    """Rows of features, made while they are read."""
+    """Rows of features, computed while reading."""
 
     def __init__(self, source: Any, reduction: Reduction) -> None:
         self.name = source.name
@@ -203,16 +203,17 @@ class ReducedSource:
         return self._reduction.apply(self._source.read(start, stop))
 
     def close(self) -> None:
-        """Close what the rows are read from."""
+        """Close the source of the rows."""
         self._source.close()
 
 
 def fit_reduction(
     dataset: Dataset, spec: ReductionSpec, *, seed: int = 0, budget_bytes: int | None = None
 ) -> Reduction | None:
-    """The reduction of a data set, or None if it is trained on as it is.
+    """The reduction of a data set, or None if it is not reduced.
 
-    "auto" reduces sparse rows of more than `MOST_DENSE` columns: by singular vectors where these fit, else at random.
+    "auto" reduces sparse rows of more than `MOST_DENSE` columns: by singular vectors if they fit, otherwise by random
+    signs.
 
     Examples
     --------
@@ -252,7 +253,7 @@ def reduced(dataset: Dataset, reduction: Reduction, *, in_memory: bool, scratch_
 
 
 def _singular_vectors(dataset: Dataset, p: int, seed: int) -> NDArray[np.float64]:
-    """V (d, p), or fewer columns where the rank is lower; the entry of largest absolute value is positive in each."""
+    """V (d, p), or fewer columns if the rank is lower; the entry of largest absolute value is positive in each."""
     d = dataset.n_features
     size = min(p + OVERSAMPLING, d, dataset.n_rows)
     with one_blas_thread():
@@ -279,10 +280,10 @@ def _singular_vectors(dataset: Dataset, p: int, seed: int) -> NDArray[np.float64
 
 
 def _random_map(columns: NDArray[Any], p: int, seed: int) -> sparse.csr_array:
-    """Rows of R, (columns, p): in each `SIGNS` entries of one size, one in each of so many runs of the features."""
+    """Rows of R, (columns, p): each has `SIGNS` nonzero entries, one in each of as many ranges of the features."""
     d, signs = len(columns), min(SIGNS, p)
     bounds = np.arange(signs + 1) * p // signs
-    with np.errstate(over="ignore"):  # splitmix64 of the place of each entry
+    with np.errstate(over="ignore"):  # splitmix64 of the position of each entry
         entries = columns.astype(np.uint64)[:, None] * np.uint64(signs) + np.arange(signs, dtype=np.uint64)
         z: NDArray[Any] = entries.ravel() + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
         z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -297,10 +298,11 @@ def _random_map(columns: NDArray[Any], p: int, seed: int) -> sparse.csr_array:
 
 
 def _fitting_bytes(kind: str, d: int, p: int) -> int:
-    """Basis, image, what a block adds to it, and the work space of their factors; hashes of the random map."""
+    """Bytes of the basis, its image, the contribution of a block, and the work space of their factors; hashes of the
+    random map."""
     return 4 * 8 * d * (p + OVERSAMPLING) if kind == SVD else _random_bytes(d, p)
 
 
 def _random_bytes(d: int, p: int) -> int:
-    """Hashes of the columns whose map is made at once, and for a block what says which these are."""
+    """Bytes of the hashes of the columns of a block, and of the indices of these columns."""
     return 48 * min(d, MOST_KEPT) * min(SIGNS, p) + (32 * BLOCK_ENTRIES if d > MOST_KEPT else 0)

@@ -1,4 +1,4 @@
-"""Sparse rows in memory and on disk, handed out as CSR blocks.
+"""Sparse rows in memory and on disk, returned as CSR blocks.
 
 An HDF5 file holds a sparse X as four arrays of one axis, those of CSR and its shape: the entries of row i are X_data
 and X_indices from X_indptr[i] to X_indptr[i + 1], columns in ascending order.
@@ -27,18 +27,18 @@ BLOCK_ENTRIES = 2**19  # of a block of rows, on average: 6 MB
 
 
 class SparseRows(Source, Protocol):
-    """A source whose rows can be read as CSR, too."""
+    """A source whose rows can also be read as CSR."""
 
     @property
     def n_entries(self) -> int:
-        """Entries that are stored, of all rows."""
+        """Number of stored entries of all rows."""
 
     def read_sparse(self, start: int, stop: int) -> sparse.csr_array:
-        """Rows `start` to `stop` in float64, columns in ascending order, none twice."""
+        """Rows `start` to `stop` in float64, with columns in ascending order, without duplicates."""
 
 
 class MatrixRows:
-    """Rows of a matrix of scipy.sparse. CSR is kept as it is; other formats are converted to it, entry by entry."""
+    """Rows of a matrix of scipy.sparse. CSR is kept; other formats are converted to CSR."""
 
     buffer_bytes = 0
 
@@ -47,7 +47,7 @@ class MatrixRows:
             raise DataError(f"{name} has shape {X.shape}: it must have two axes, one row per sample")
         rows = sparse.csr_array(X)
         if not rows.has_canonical_format:
-            rows = rows.copy() if X.format == "csr" else rows  # what was given stays as it is
+            rows = rows.copy() if X.format == "csr" else rows  # do not change the given matrix
             rows.sum_duplicates()
         self.name = name
         self.shape: tuple[int, ...] = rows.shape
@@ -69,7 +69,7 @@ class MatrixRows:
 
 
 class StoredRows:
-    """Rows of the four arrays of an HDF5 file; arrays that are no CSR are refused when they are read."""
+    """Rows from the four arrays of an HDF5 file; arrays that are not valid CSR are refused when they are read."""
 
     def __init__(self, path: Path, x: str) -> None:
         self.name = f"{path.name}:{x}"
@@ -120,7 +120,8 @@ class StoredRows:
 
 
 def sparse_blocks(source: Any) -> Iterator[tuple[int, sparse.csr_array]]:
-    """First row and rows of blocks in order, on a grid that follows from the rows and entries alone; dense ones too."""
+    """First row and rows of blocks in order, on a grid that depends only on the numbers of rows and entries; also for
+    dense rows."""
     n, d = source.shape
     is_sparse = hasattr(source, "read_sparse")
     a_row = max(1, (source.n_entries // max(1, n)) if is_sparse else d)
@@ -134,7 +135,7 @@ def sparse_blocks(source: Any) -> Iterator[tuple[int, sparse.csr_array]]:
 
 
 def _checked(rows: sparse.csr_array, first_row: int, name: str) -> sparse.csr_array:
-    """The rows, if their entries are finite."""
+    """The rows, after checking that their entries are finite."""
     broken = np.flatnonzero(~np.isfinite(rows.data))
     if len(broken):
         row = int(np.searchsorted(rows.indptr, broken[0], side="right")) - 1

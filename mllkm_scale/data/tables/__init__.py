@@ -1,7 +1,7 @@
-"""Tables: columns of numbers, categories, booleans and dates, with missing values, and what makes numbers of them.
+"""Tables: columns of numbers, categories, booleans and dates, with missing values, and their conversion to features.
 
-`columns` says what a table holds, `coding` makes rows of numbers and codes of it, and `encoding`, which `fitting` fits
-on training rows and a model keeps, makes rows of features of these. `frames` reads tables in memory.
+`columns` describes the columns, and `coding` converts cells to numbers and codes. `encoding` converts these to
+features; `fitting` fits it on training rows, and it is part of the model. `frames` reads tables in memory.
 """
 
 from mllkm_scale.data.tables.columns import Column, Columns

@@ -1,9 +1,9 @@
 """From columns of a table, as Arrow arrays of text or of typed values, to rows of numbers and codes.
 
-`TableCoder` finds out what the columns hold while they are read. Text is a number, a boolean (true or false), a date
-(ISO 8601), or else a category; typed values are what their type says. Where a later cell shows that a column is of
-another kind, `Recode` is raised, and the table is read again from the beginning. `code_rows` codes rows by columns that
-are known.
+`TableCoder` detects the kinds of columns while they are read. Text is a number, a boolean (true or false), a date (ISO
+8601), or otherwise a category; the kind of typed values follows from their type. If a later cell shows that a column
+has another kind, `Recode` is raised, and the table is read again from the beginning. `code_rows` codes rows with known
+columns.
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.base.arrays import Array
+from mllkm_scale.data.tables.cells import (
+    VALUES,
+    category_codes,
+    is_number,
+    is_text,
+    kind_of,
+    plain_cells,
+    plain_numbers,
+)
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, DATE, NUMBER, Column, Columns, LevelCount
 from mllkm_scale.errors import DataError, ParameterError
 
-__all__ = ["MISSING", "KnownCoder", "Place", "Recode", "TableCoder", "code_rows", "is_number"]
+__all__ = ["KnownCoder", "Place", "Recode", "TableCoder", "code_rows"]
 
 Place = Callable[[int, int], str]
-"""How a message calls a cell, by its row in the block and its column among the features."""
+"""The name of a cell for messages, by its row in the block and its column among the features."""
 
-MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NAN", "NULL", "null", "None")
-"""Texts that stand for a missing value."""
-
-_DAY_US = 86_400e6
-_MOSTLY = 0.9  # share of cells that are numbers, from which the others are taken for mistakes
-_MANY = 32  # numbers that a column of categories may have among its levels
+_MOSTLY = 0.9  # share of cells that are numbers above which the others count as mistakes
+_MANY = 32  # largest number of numbers among the levels of a category
 
 
 class Recode(Exception):
-    """A column is not of the kind that the rows so far were coded by: begin again."""
+    """A column has another kind than assumed for the rows so far: start again."""
 
 
 @dataclass
 class _State:
-    """What is known of a column so far."""
+    """The state of a column so far."""
 
     kind: str | None = None
     forced: bool = False
@@ -52,20 +56,20 @@ class _State:
 
 
 class TableCoder:
-    """Codes blocks of rows, and learns what the columns hold.
+    """Codes blocks of rows, and detects the kinds of the columns.
 
     Parameters
     ----------
     names : sequence of str
-        What the columns are called; "" for no name.
+        Names of the columns; "" for no name.
     source : str
-        What the table is called.
+        Name of the table for messages.
     categories, as_number : sequence of str or int
-        Columns, by name or position, that are categories or numbers whatever they look like.
+        Columns, by name or position, that are categories or numbers, independent of their cells.
     positions : sequence of int, optional
-        Where in the table each column stands; by default in this order.
+        Position of each column in the table; by default in this order.
     typed : bool
-        Whether the table has types: a column of text is then a category, even where each text is a number.
+        Whether the table has types: a column of text is then a category, even if all texts are numbers.
 
     Examples
     --------
@@ -103,19 +107,19 @@ class TableCoder:
         Raises
         ------
         Recode
-            If earlier rows were coded by a kind that a column has not: call `restart`, and begin again.
+            If earlier rows were coded with a wrong kind of a column: call `restart`, and start again.
         DataError
-            If there are too many or too long levels, or a cell of a column that was named as a number is none.
+            If there are too many or too long levels, or a cell of a column named as a number is not one.
         """
         rows = np.empty((len(arrays[0]) if len(arrays) else 0, len(self.names)))
         again = False
         for j, array in enumerate(arrays):
             state, before = self._states[j], self._states[j].kind
-            quick = _plain_numbers(array) if before == NUMBER or (before is None and not self._typed) else None
+            quick = plain_numbers(array) if before == NUMBER or (before is None and not self._typed) else None
             if quick is not None and not np.isnan(quick).any():
                 rows[:, j], state.kind, state.coded = quick, NUMBER, True
                 continue
-            values = _normal(array)
+            values = plain_cells(array)
             rows[:, j] = self._code_column(values, state, j, place)
             again = again or (before is not None and state.kind != before and state.coded)
             empty = values.null_count
@@ -126,7 +130,7 @@ class TableCoder:
         return rows
 
     def restart(self) -> None:
-        """Forget the rows and levels so far, but not the kinds that were found."""
+        """Discard the rows and levels so far, but keep the detected kinds."""
         self._count = LevelCount(self.source)
         for state in self._states:
             state.levels, state.coded, state.missing = {}, False, False
@@ -134,7 +138,7 @@ class TableCoder:
             state.first_text = ""
 
     def columns(self) -> Columns:
-        """What was found; refused are columns that are numbers but for a few cells, which are likely mistakes."""
+        """The detected columns; columns of numbers with a few other cells, which are likely mistakes, are refused."""
         for name, state in zip(self.names, self._states, strict=True):
             share = state.n_numbers / max(1, state.n_values)
             if state.first_text and share >= _MOSTLY and len(state.levels) > _MANY and not state.forced:
@@ -147,16 +151,16 @@ class TableCoder:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all is numbers, and none is missing."""
+        """Whether all values are numbers, and none is missing."""
         return all(state.kind in (NUMBER, None) and not state.missing for state in self._states)
 
     def _code_column(self, array: Any, state: _State, j: int, place: Place) -> NDArray[np.float64]:
         if array.null_count == len(array):
             return np.full(len(array), np.nan)
         if state.kind is None:
-            state.kind = CATEGORY if self._typed and _is_text(array.type) else _kind_of(array)
+            state.kind = CATEGORY if self._typed and is_text(array.type) else kind_of(array)
         if state.kind != CATEGORY:
-            values, bad = _VALUES[state.kind](array)
+            values, bad = VALUES[state.kind](array)
             if bad is None:
                 return values
             if state.forced:
@@ -168,9 +172,9 @@ class TableCoder:
         return self._code_category(array, state, j, place)
 
     def _code_category(self, array: Any, state: _State, j: int, place: Place) -> NDArray[np.float64]:
-        typed = self._typed or not _is_text(array.type)
+        typed = self._typed or not is_text(array.type)
         before, levels = len(state.levels), state.levels
-        codes, texts, occurrences = _category_codes(array, lambda text: levels.setdefault(text, len(levels)))
+        codes, texts, occurrences = category_codes(array, lambda text: levels.setdefault(text, len(levels)))
         self._count.add(list(levels)[before:], self.names[j] or f"column {j}", len(levels))
         if not state.forced and not typed:
             numbers = np.array([is_number(text) for text in texts], dtype=bool)
@@ -184,27 +188,27 @@ class TableCoder:
 
 
 class KnownCoder:
-    """Codes blocks of rows by columns that are known, in the place of a `TableCoder`."""
+    """Codes blocks of rows with known columns, instead of a `TableCoder`."""
 
     def __init__(self, columns: Columns, plain: bool) -> None:
         self._columns, self.is_plain = columns, plain
 
     def code(self, arrays: Sequence[Any], place: Place) -> NDArray[np.float64]:
-        """Rows (n, d) of a block; a text that is no level has the code behind the last level."""
+        """Rows (n, d) of a block; a text that is not a level has the code after the last level."""
         return code_rows(arrays, self._columns, place, missing_allowed=not self.is_plain, then="evaluate")
 
     def restart(self) -> None:
-        """Nothing was learned of the rows so far."""
+        """Do nothing: nothing was detected from the rows so far."""
 
     def columns(self) -> Columns:
-        """The columns that are known."""
+        """The known columns."""
         return self._columns
 
 
 def code_rows(
     arrays: Sequence[Any], columns: Columns, place: Place, *, missing_allowed: bool = True, then: str = "predict"
 ) -> NDArray[np.float64]:
-    """Rows (n, d) of a block by known columns; a text that is no level has the code behind the last level.
+    """Rows (n, d) of a block with known columns; a text that is not a level has the code after the last level.
 
     Examples
     --------
@@ -215,18 +219,18 @@ def code_rows(
     """
     rows = np.empty((len(arrays[0]) if len(arrays) else 0, len(columns)))
     for j, given in enumerate(arrays):
-        quick = _plain_numbers(given) if columns[j].kind == NUMBER else None
+        quick = plain_numbers(given) if columns[j].kind == NUMBER else None
         if quick is not None:
             rows[:, j] = quick
             continue
-        array, column = _normal(given), columns[j]
+        array, column = plain_cells(given), columns[j]
         if array.null_count == len(array):
             rows[:, j] = np.nan
         elif column.kind == CATEGORY:
             known = {level: code for code, level in enumerate(column.levels)}
-            rows[:, j] = _category_codes(array, partial(_code, known))[0]
+            rows[:, j] = category_codes(array, partial(_code, known))[0]
         else:
-            rows[:, j], bad = _VALUES[column.kind](array)
+            rows[:, j], bad = VALUES[column.kind](array)
             if bad is not None:
                 what = {NUMBER: "a number", BOOLEAN: "true or false", DATE: "a date such as 2024-12-31"}[column.kind]
                 raise DataError(
@@ -248,17 +252,8 @@ def _code(known: dict[str, int], text: str) -> int:
     return known.get(text, len(known))
 
 
-def is_number(text: str) -> bool:
-    """Whether a text can be read as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text
-
-
 def _found(column: str | int, names: list[str], places: list[int], source: str) -> int:
-    """The number among the features of a column that was named."""
+    """The index among the features of a named column."""
     if isinstance(column, str) and names.count(column) == 1:
         return names.index(column)
     number = column if isinstance(column, int) else int(column) if column.isdecimal() else None
@@ -267,153 +262,3 @@ def _found(column: str | int, names: list[str], places: list[int], source: str) 
         known = f"it has {listed}" if listed else f"give a position, such as {places[0] if places else 0}"
         raise ParameterError(f"{source} has no column {column!r} among its features: {known}")
     return places.index(number)
-
-
-def _normal(array: Any) -> Any:
-    """One plain array; text without blanks around it, and null where it stands for a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        levels = array.dictionary
-        # Levels of polars are views of text, which Arrow cannot pick from.
-        array = (levels.cast(pa.string()) if _is_text(levels.type) else levels).take(array.indices)
-    if not _is_text(array.type):
-        return array
-    if array.type != pa.string():
-        array = array.cast(pa.string())
-    trimmed = pc.utf8_trim_whitespace(array)
-    missing = pc.is_in(trimmed, value_set=pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), trimmed) if pc.any(missing).as_py() else trimmed
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _kind_of(array: Any) -> str:
-    """What an array of values that are not all missing holds."""
-    import pyarrow as pa
-
-    kind = array.type
-    if not _is_text(kind):
-        if pa.types.is_boolean(kind):
-            return BOOLEAN
-        return DATE if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else NUMBER
-    return next((known for known in (NUMBER, BOOLEAN, DATE) if _VALUES[known](array)[1] is None), CATEGORY)
-
-
-def _plain_numbers(array: Any) -> NDArray[np.float64] | None:
-    """Numbers of an array that holds nothing else, as text or as integers; None for others, which are looked at."""
-    import pyarrow as pa
-
-    if not len(array) or not (_is_text(array.type) or pa.types.is_integer(array.type)):
-        return None
-    try:
-        return _floats(array.cast(pa.float64()))
-    except pa.ArrowInvalid:
-        return None
-
-
-def _number_values(array: Any) -> tuple[NDArray[np.float64], int | None]:
-    import pyarrow as pa
-
-    try:
-        return _floats(array.cast(pa.float64())), None
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    # Few texts that Arrow does not know as numbers, such as "+1", are read one by one.
-    values = np.full(len(array), np.nan)
-    for row, text in enumerate(array.to_pylist()):
-        if text is None:
-            continue
-        if not isinstance(text, str) or not is_number(text):
-            return values, row
-        values[row] = float(text)
-    return values, None
-
-
-def _boolean_values(array: Any) -> tuple[NDArray[np.float64], int | None]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if _is_text(array.type):
-        lower = pc.utf8_lower(array)
-        known = pc.is_in(lower, value_set=pa.array(["true", "false"]))
-        bad = np.flatnonzero(~_flags(pc.or_(known, pc.is_null(lower))))
-        if len(bad):
-            return np.empty(len(array)), int(bad[0])
-        array = pc.equal(lower, "true")
-    if not pa.types.is_boolean(array.type):
-        values, bad_row = _number_values(array)
-        wrong = np.flatnonzero(~(np.isnan(values) | (values == 0) | (values == 1)))
-        return values, bad_row if bad_row is not None or not len(wrong) else int(wrong[0])
-    return _floats(array.cast(pa.int8()).cast(pa.float64())), None
-
-
-def _date_values(array: Any) -> tuple[NDArray[np.float64], int | None]:
-    """Days since 1970-01-01, with their fraction."""
-    import pyarrow as pa
-
-    if not _is_text(array.type) and not pa.types.is_date(array.type) and not pa.types.is_timestamp(array.type):
-        return np.empty(len(array)), int(np.flatnonzero(~_flags(array.is_null()))[0])
-    for zone in (None, "UTC"):
-        try:
-            moments = array.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-        return _floats(moments.cast(pa.float64(), safe=False)) / _DAY_US, None
-    for row, text in enumerate(array.to_pylist()):
-        if text is not None and len(array) > 1 and _date_values(pa.array([text]))[1] is not None:
-            return np.empty(len(array)), row
-    return np.empty(len(array)), 0
-
-
-_VALUES: dict[str, Callable[[Any], tuple[NDArray[np.float64], int | None]]] = {
-    NUMBER: _number_values,
-    BOOLEAN: _boolean_values,
-    DATE: _date_values,
-}
-
-
-def _category_codes(array: Any, lookup: Callable[[str], int]) -> tuple[NDArray[np.float64], list[str], Array]:
-    """Codes of an array, NaN where it is missing; its different texts, and how often each is there."""
-    import pyarrow as pa
-
-    if not _is_text(array.type):
-        array = _as_text(array)
-    coded = array.dictionary_encode()
-    texts = coded.dictionary.to_pylist()
-    places = _floats(coded.indices.cast(pa.float64()))
-    found = np.flatnonzero(~np.isnan(places))
-    own = places[found].astype(np.int64)
-    codes = np.full(len(array), np.nan)
-    codes[found] = np.array([lookup(text) for text in texts], dtype=np.float64)[own] if len(texts) else 0.0
-    return codes, texts, np.bincount(own, minlength=len(texts))
-
-
-def _as_text(array: Any) -> Any:
-    """Typed values as the texts that they have in a CSV file: 1.0 as "1", a boolean as "true"."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_floating(array.type):
-        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
-        whole = pc.all(pc.equal(pc.floor(array), array)).as_py()
-        if whole and pc.max(pc.abs(array)).as_py() < 2**53:
-            array = array.cast(pa.int64())
-    return array.cast(pa.string())
-
-
-def _floats(array: Any) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = array.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-    return values
-
-
-def _flags(array: Any) -> NDArray[np.bool_]:
-    flags: NDArray[np.bool_] = array.to_numpy(zero_copy_only=False).astype(bool)
-    return flags

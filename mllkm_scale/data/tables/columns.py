@@ -1,8 +1,8 @@
-"""What the columns of a table hold, and how a table is a matrix of numbers.
+"""The columns of a table, and the representation of a table as a matrix of numbers.
 
-A row of a table is kept as d numbers: a number as it is, a boolean as 0 or 1, a date as days since 1970, a category as
-its code, which is the place of its text among the levels of its column. A missing value is NaN. Beside the matrix X
-stand three arrays, from which `Columns` are read again:
+A row of a table is stored as d numbers: a number itself, a boolean as 0 or 1, a date as days since 1970, and a category
+as its code, which is the index of its text among the levels of the column. A missing value is NaN. Three arrays beside
+the matrix X describe the columns:
 
     column_kinds (d,)             "number", "category", "boolean" or "date"
     column_levels (total,)        the levels of all categories, column after column
@@ -41,21 +41,21 @@ KINDS = (NUMBER, CATEGORY, BOOLEAN, DATE)
 COLUMN_ARRAYS = ("column_kinds", "column_levels", "column_level_starts")
 
 MAX_LEVELS = 100_000
-"""Most levels of a column."""
+"""Largest number of levels of a column."""
 
 MAX_ALL_LEVELS = 1_000_000
-"""Most levels of all columns of a table."""
+"""Largest number of levels of all columns of a table."""
 
 MAX_LEVEL_LENGTH = 1_000
-"""Most characters of a level."""
+"""Largest number of characters of a level."""
 
 MAX_LEVEL_BYTES = 64_000_000
-"""Most bytes of all levels of a table, as UTF-8."""
+"""Largest number of bytes of all levels of a table, in UTF-8."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: its name ("" where it has none), its kind, and the levels of a category.
+    """One column of a table: its name ("" for none), its kind, and the levels of a category.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Column:
     levels: tuple[str, ...] = ()
 
     def describe(self, called: str = "") -> str:
-        """What it is, on one line; `called` stands in for a name that it has not."""
+        """A description on one line; `called` replaces a missing name."""
         name = self.name or called
         if self.kind != CATEGORY:
             return f"{name}: {self.kind}"
@@ -97,19 +97,19 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the columns are called; "column 3" for the fourth of those without names."""
+        """Names of the columns; "column 3" for the fourth column if it has no name."""
         return tuple(self.name(j) for j in range(len(self)))
 
     def name(self, j: int) -> str:
-        """What column `j` is called."""
+        """The name of column `j`."""
         return self.columns[j].name or f"column {j}"
 
     def describe(self) -> list[str]:
-        """One line a column."""
+        """One line per column."""
         return [column.describe(f"column {j}") for j, column in enumerate(self.columns)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Kinds and levels as plain arrays; names are kept apart."""
+        """Kinds and levels as plain arrays; names are stored separately."""
         levels = [level for column in self.columns for level in column.levels]
         counts = [len(column.levels) for column in self.columns]
         return {
@@ -120,7 +120,7 @@ class Columns:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], names: Sequence[str] | None, source: str) -> Columns:
-        """The columns that `to_arrays` was called on; what does not fit together is refused by the name of `source`."""
+        """The columns that `to_arrays` was called on; inconsistent arrays are refused with the name of `source`."""
         kinds, levels, starts = (np.asarray(arrays[key]) for key in COLUMN_ARRAYS)
         d = len(kinds) if kinds.ndim == 1 else 0
         fits = (
@@ -155,14 +155,14 @@ class Columns:
 
 
 class LevelCount:
-    """Counts levels, and refuses more or longer ones than a table may have."""
+    """Counts levels, and refuses too many or too long ones."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._bytes = self._levels = 0
 
     def add(self, levels: Sequence[str], name: str, n_levels: int) -> None:
-        """Take new levels of the column `name`, which then has `n_levels`."""
+        """Add levels of the column `name`, which then has `n_levels`."""
         if n_levels > MAX_LEVELS:
             raise DataError(
                 f"{self.source}: column {name!r} has more than {MAX_LEVELS:,} levels: remove it if it names the rows,"

@@ -1,23 +1,22 @@
 """From rows of a table to rows of features: the first step of the preparation, kept in the model.
 
-    number, boolean, date   x, or the fill of its column where it is missing; and 1 or 0 for missing or not, where
+    number, boolean, date   x, or the fill of its column if it is missing; and 1 or 0 for missing or not, if
                             values are missing among the training rows; and, for a number whose values come back
                             often enough, the statistics of the labels of its step: an interval between two edges
     category                a row of a small table, which has one for each level, one for levels that are unknown or
                             rare, and one for a missing value: indicators of the levels (one-hot), or statistics of the
                             labels of the training rows with that level
 
-A step tells what a smooth function of x cannot: that one of 0, 7298 and 7688 stands for something else than the others.
-Training rows take statistics of the labels from tables that leave out the rows of their own fold, so that no row sees
-its own label.
+A step expresses what a smooth function of x cannot: that a value such as 0, 7298 or 7688 has a meaning of its own.
+Training rows take statistics of the labels from tables without the rows of their own fold, so that no row uses its own
+label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +24,14 @@ from numpy.typing import NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
 from mllkm_scale.data.sources import Source
-from mllkm_scale.data.tables.coding import is_number
-from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, COLUMN_ARRAYS, NUMBER, Column, Columns
+from mllkm_scale.data.tables.columns import CATEGORY, COLUMN_ARRAYS, Column, Columns
+from mllkm_scale.data.tables.translation import Translation
 from mllkm_scale.errors import DataError, ModelFileError
 
 __all__ = ["ENCODING_ARRAYS", "METHODS", "Encoding", "FoldTables", "folds_of_rows"]
 
 
-_LISTED = 2  # levels with the same features, where a row is shown
+_LISTED = 2  # number of levels with the same features that are shown
 DROPPED, PLAIN, STEPS, ONE_HOT, TARGET = "dropped", "number", "number+steps", "one-hot", "target"
 METHODS = (DROPPED, PLAIN, STEPS, ONE_HOT, TARGET)
 ENCODING_ARRAYS = (
@@ -44,30 +43,30 @@ ENCODING_ARRAYS = (
     "level_features",
     "encoded_names",
 )
-STEP_ARRAYS = ("step_edges", "step_edge_counts", "step_widths")  # of encodings with steps alone
+STEP_ARRAYS = ("step_edges", "step_edge_counts", "step_widths")  # only in encodings with steps
 
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """What makes p features of the d columns of a table.
+    """Converts the d columns of a table to p features.
 
     Attributes
     ----------
     columns : Columns
-        Of the table; of categories those levels that have a row of their own in their table.
+        Columns of the table; for categories, with the levels that have their own row in the table.
     methods : tuple of str
-        "number", "number+steps", "one-hot", "target", or "dropped" for a column that tells nothing, for each column.
+        For each column: "number", "number+steps", "one-hot", "target", or "dropped" for a column without information.
     fills : float64 array (d,)
-        What stands in for a missing number.
+        Replacement of a missing number.
     widths : int64 array (d,)
-        Features of each column. A number has a second one where it tells whether the value is missing.
+        Number of features of each column. A number may have a second feature that marks missing values.
     tables : tuple of float64 array (levels + 2, width) or None
-        Of each category: features of each level, of other levels, and of a missing value. Of a number with steps: the
+        For each category: features of each level, of other levels, and of a missing value. For a number with steps: the
         last features of each step, and of a missing value.
     feature_names : tuple of str
-        What the p features are called.
+        Names of the p features.
     edges : tuple of float64 array or None
-        Of each number with steps: where a step ends and the next one begins, rising. Empty where no column has steps.
+        For each number with steps: increasing edges between the steps. Empty if no column has steps.
 
     Examples
     --------
@@ -90,17 +89,17 @@ class Encoding:
 
     @property
     def n_columns(self) -> int:
-        """Columns of a row before."""
+        """Number of input columns."""
         return len(self.columns)
 
     @property
     def n_features(self) -> int:
-        """Features of a row after."""
+        """Number of output features."""
         return int(self.widths.sum())
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the tables and their levels, about."""
+        """Approximate memory of the tables and their levels."""
         levels = sum(60 + len(level) for column in self.columns.columns for level in column.levels)
         return levels + sum(table.nbytes for table in self.tables if table is not None)
 
@@ -123,14 +122,14 @@ class Encoding:
 
     @cached_property
     def marked(self) -> NDArray[np.bool_]:
-        """Which columns are numbers with a feature that tells whether the value is missing, shape (d,)."""
+        """Which columns are numbers with a feature that marks missing values, shape (d,)."""
         numbers = np.array([method in (PLAIN, STEPS) for method in self.methods], dtype=bool)
         marked: NDArray[np.bool_] = numbers & (self.widths - self.step_widths == 2)
         return marked
 
     @property
     def step_widths(self) -> NDArray[np.int64]:
-        """How many of the features of each column are those of its steps, shape (d,)."""
+        """Number of features of the steps of each column, shape (d,)."""
         steps = [None] * self.n_columns if not self.edges else self.edges
         pairs = zip(steps, self.tables, strict=True)
         return np.array([0 if own is None or table is None else table.shape[1] for own, table in pairs], dtype=np.int64)
@@ -168,9 +167,10 @@ class Encoding:
         return np.searchsorted(edges, values, side="right")
 
     def shown(self, features: Array) -> tuple[str, ...]:
-        """The values of a row of the table as its features (p,) tell them: levels that have the same are all named.
+        """The values of a row of the table, recovered from its features (p,); all levels with the same features are
+        named.
 
-        A missing value that is taken for a level is shown as that level.
+        A missing value that has the features of a level is shown as that level.
         """
         found = []
         for j, (column, table) in enumerate(zip(self.columns.columns, self.tables, strict=True)):
@@ -186,7 +186,7 @@ class Encoding:
         return tuple(found)
 
     def dataset(self, dataset: Dataset, folds: FoldTables | None = None) -> Dataset:
-        """The rows of a data set as features; nothing is read now. `folds` are for the training rows.
+        """The rows of a data set as features; nothing is read yet. `folds` are for the training rows.
 
         Raises
         ------
@@ -203,28 +203,15 @@ class Encoding:
         return encoded
 
     def translation(self, given: Columns | None, n_features: int, name: str) -> Translation:
-        """From the codes of a table with such columns, None for plain numbers, to those of this encoding."""
+        """The translation from the codes of a table with these columns (None for plain numbers) to those of this
+        encoding."""
         if n_features != self.n_columns:
             raise DataError(
                 f"{name} has {n_features} features per row, but the model was trained with {self.n_columns}: give the"
                 " same features in the same order"
             )
         own = Columns((Column(""),) * self.n_columns) if given is None else given
-        codes: list[NDArray[np.float64] | None] = []
-        refused, numbers = [], {}
-        for j, (mine, theirs) in enumerate(zip(self.columns.columns, own.columns, strict=True)):
-            table = None
-            if self.methods[j] == DROPPED:
-                pass
-            elif mine.kind == CATEGORY and theirs.kind == CATEGORY:
-                known = {level: code for code, level in enumerate(mine.levels)}
-                table = np.array([known.get(level, len(known)) for level in theirs.levels] + [len(known)], np.float64)
-            elif mine.kind == CATEGORY and theirs.kind == NUMBER and _are_numbers(mine.levels):
-                numbers[j] = {float(level): code for code, level in enumerate(mine.levels)}
-            elif mine.kind != theirs.kind and not (theirs.kind == NUMBER and mine.kind != CATEGORY):
-                refused.append(j)
-            codes.append(table)
-        return Translation(self.columns, own, tuple(codes), tuple(refused), numbers)
+        return Translation.between(own, self.columns, [method != DROPPED for method in self.methods])
 
     @cached_property
     def codes(self) -> tuple[dict[str, int], ...]:
@@ -233,12 +220,12 @@ class Encoding:
 
     @cached_property
     def _numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of numbers among the features, and their columns."""
+        """Indices of numbers among the features, and their columns."""
         sources = [j for j, method in enumerate(self.methods) if method in (PLAIN, STEPS)]
         return self.starts[sources].astype(np.int64), np.array(sources, dtype=np.int64)
 
     def to_arrays(self) -> dict[str, Array]:
-        """All of it as plain arrays, for a model file."""
+        """The encoding as plain arrays, for a model file."""
         features = [table.ravel() for table in self.tables if table is not None]
         edges = [np.empty(0) if own is None else own for own in self.edges]
         steps = (np.concatenate(edges), np.array(list(map(len, edges))), self.step_widths) if edges else ()
@@ -255,7 +242,7 @@ class Encoding:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Encoding:
-        """The encoding that `to_arrays` was called on, bit for bit; what does not fit together is refused."""
+        """The encoding that `to_arrays` was called on, bit for bit; inconsistent arrays are refused."""
         missing = [name for name in ENCODING_ARRAYS if name not in arrays]
         _require(not missing, "has no array " + ", ".join(missing))
         names, methods, widths, fills, features, encoded = (
@@ -282,31 +269,7 @@ class Encoding:
         _require(features.ndim == 1 and features.dtype.kind == "f", "level_features has another shape or type")
         _require(bool(np.isfinite(fills).all() and np.isfinite(features).all()), "column_fills holds NaN or infinity")
         edges, step_widths = _steps_of(arrays, d)
-        tables: list[NDArray[np.float64] | None] = []
-        taken = 0
-        for j, column in enumerate(columns.columns):
-            method, width = str(methods[j]), int(widths[j])
-            of_category = column.kind == CATEGORY
-            fits = of_category and width > 0
-            if method in (DROPPED, PLAIN):
-                fits = width == 0 if method == DROPPED else not of_category and width in (1, 2)
-            own = edges[j] if edges else None
-            if method == STEPS:
-                fits = not of_category and own is not None and width - step_widths[j] in (1, 2)
-            _require(
-                fits and (method == STEPS) == (own is not None),
-                f"column_widths does not fit the method of column {j}",
-            )
-            if method in (DROPPED, PLAIN):
-                tables.append(None)
-                continue
-            if own is not None:
-                width = int(step_widths[j])
-            size = (len(column.levels if own is None else own) + 2) * width
-            _require(taken + size <= len(features), "level_features is too short")
-            tables.append(features[taken : taken + size].reshape(-1, width).astype(np.float64))
-            taken += size
-        _require(taken == len(features), "level_features is too long")
+        tables = _tables_of(columns, methods.tolist(), widths.tolist(), features, edges, step_widths)
         p = int(widths.sum())
         _require(
             p > 0 and encoded.shape == (p,) and encoded.dtype.kind == "U", "encoded_names does not fit the columns"
@@ -316,15 +279,15 @@ class Encoding:
             tuple(methods.tolist()),
             fills.astype(np.float64),
             widths.astype(np.int64),
-            tuple(tables),
+            tables,
             tuple(encoded.tolist()),
             edges,
         )
 
     def describe(self) -> list[str]:
-        """One line a column: what it is, and what is made of it."""
+        """One line per column: its kind and its features."""
         return [
-            f"{self.columns.name(j)}: left out, for it tells nothing"
+            f"{self.columns.name(j)}: left out, because it has no information"
             if self.methods[j] == DROPPED
             else f"{column.describe(f'column {j}')}; {self._told(j)}"
             for j, column in enumerate(self.columns.columns)
@@ -352,64 +315,8 @@ class FoldTables:
         return sum(table.nbytes for table in self.tables.values())
 
 
-@dataclass(frozen=True)
-class Translation:
-    """From the codes of a table to those of an encoding.
-
-    `refused` are columns of another kind, and `numbers` the codes of categories that the table has as numbers.
-    """
-
-    mine: Columns
-    own: Columns
-    codes: tuple[NDArray[np.float64] | None, ...]
-    refused: tuple[int, ...]
-    numbers: dict[int, dict[float, int]]
-
-    def apply(self, X: Array, first_row: int, name: str) -> NDArray[np.float64]:
-        """Rows whose categories are codes of the encoding; a DataError names the first that cannot be encoded."""
-        rows = np.array(X, dtype=np.float64)
-
-        def cell(row: Any, j: int) -> str:
-            called = self.own[j].name or self.mine.name(j)
-            return f"{name}: row {first_row + int(row)}, column {j} {called!r} (0-based)"
-
-        infinite = np.argwhere(np.isinf(rows))
-        if len(infinite):
-            raise DataError(f"{cell(infinite[0][0], int(infinite[0][1]))} is infinity: correct it or leave it empty")
-        for j in self.refused:
-            given = np.flatnonzero(~np.isnan(rows[:, j]))
-            if len(given):
-                raise DataError(
-                    f"{cell(given[0], j)} is a {self.own[j].kind}, but the model was trained with a"
-                    f" {self.mine[j].kind} in this column: {_remedy(self.mine[j].kind)}"
-                )
-        for j, known in self.numbers.items():
-            values, places = np.unique(rows[:, j], return_inverse=True)
-            codes = [value if np.isnan(value) else known.get(value, len(known)) for value in values.tolist()]
-            rows[:, j] = np.array(codes)[places]
-        for j, table in enumerate(self.codes):
-            missing = np.isnan(rows[:, j])
-            plain = np.where(missing, 0, rows[:, j])
-            if table is not None:
-                wrong = np.flatnonzero((plain < 0) | (plain >= len(table)) | (plain != np.floor(plain)))
-                if len(wrong):
-                    raise DataError(
-                        f"{cell(wrong[0], j)} is {plain[wrong[0]]:g}, which is no code of its {len(table) - 1} levels:"
-                        " the file is damaged; convert it again"
-                    )
-                rows[:, j] = np.where(missing, np.nan, table[plain.astype(np.int64)])
-            elif self.mine[j].kind == BOOLEAN and j not in self.refused:
-                wrong = np.flatnonzero((plain != 0) & (plain != 1))
-                if len(wrong):
-                    raise DataError(
-                        f"{cell(wrong[0], j)} is {plain[wrong[0]]:g}, but the model was trained with true and false"
-                        " in this column: give these, or 1 and 0"
-                    )
-        return rows
-
-
 class EncodedSource:
-    """Rows of a table as features, made while they are read."""
+    """Rows of a table as features, computed while reading."""
 
     def __init__(
         self, source: Source, encoding: Encoding, translation: Translation, folds: FoldTables | None = None
@@ -419,7 +326,7 @@ class EncodedSource:
         self.dtype = np.dtype(np.float64)
         self._source, self._encoding, self._translation, self._folds = source, encoding, translation, folds
         tables = encoding.size_bytes + (0 if folds is None else folds.size_bytes)
-        # Runs of rows: as stored, as codes with what is missing, and as features.
+        # Ranges of rows: as stored, as codes with missing values, and as features.
         self.buffer_bytes = source.buffer_bytes + tables + 6 * RUN_BYTES
 
     def read(self, start: int, stop: int) -> Array:
@@ -433,7 +340,7 @@ class EncodedSource:
         return encoded
 
     def close(self) -> None:
-        """Close what the rows are read from."""
+        """Close the source of the rows."""
         self._source.close()
 
 
@@ -441,7 +348,7 @@ RUN_BYTES = 2**21
 
 
 def folds_of_rows(first: int, count: int, seed: int, n_folds: int = 5) -> NDArray[np.int64]:
-    """The fold of each of so many rows: a hash of its number, so that any range of rows can be read by itself.
+    """The fold of each row: a hash of its number, so that any range of rows can be read separately.
 
     >>> whole = folds_of_rows(0, 1000, 0)
     >>> bool((folds_of_rows(300, 100, 0) == whole[300:400]).all()), bool(np.bincount(whole).min() > 150)
@@ -456,25 +363,8 @@ def folds_of_rows(first: int, count: int, seed: int, n_folds: int = 5) -> NDArra
     return (z % np.uint64(n_folds)).astype(np.int64)
 
 
-def _are_numbers(levels: tuple[str, ...]) -> bool:
-    """Whether a number can be told from the text of each level, as it cannot from "01"."""
-    return bool(levels) and all(is_number(level) and _plain(float(level)) == level for level in levels)
-
-
-def _plain(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
-def _remedy(kind: str) -> str:
-    if kind == CATEGORY:
-        return "convert it with --categories and the name of this column, or predict from the table itself"
-    if kind == NUMBER:
-        return "convert it with --as-number and the name of this column, and correct what is no number"
-    return f"give {'true or false' if kind == BOOLEAN else 'dates'}, or numbers"
-
-
 def _steps_of(arrays: Mapping[str, Array], d: int) -> tuple[tuple[NDArray[np.float64] | None, ...], NDArray[np.int64]]:
-    """The edges of the steps of each column, and how many features they have; what does not fit together is refused."""
+    """The edges of the steps of each column, and their numbers of features; inconsistent arrays are refused."""
     if not any(name in arrays for name in STEP_ARRAYS):
         return (), np.zeros(d, dtype=np.int64)
     _require(all(name in arrays for name in STEP_ARRAYS), "has not all arrays of its steps")
@@ -487,6 +377,40 @@ def _steps_of(arrays: Mapping[str, Array], d: int) -> tuple[tuple[NDArray[np.flo
     own = [part.astype(np.float64) for part in np.split(edges, np.cumsum(counts)[:-1])]
     _require(all(bool((np.diff(part) > 0).all()) for part in own), "has edges of steps that do not rise")
     return tuple(part if len(part) else None for part in own), widths.astype(np.int64)
+
+
+def _tables_of(
+    columns: Columns,
+    methods: Sequence[str],
+    widths: Sequence[int],
+    features: Array,
+    edges: Sequence[NDArray[np.float64] | None],
+    step_widths: NDArray[np.int64],
+) -> tuple[NDArray[np.float64] | None, ...]:
+    """The table of each column, cut from the features of all levels and steps; inconsistent arrays are refused."""
+    tables: list[NDArray[np.float64] | None] = []
+    taken = 0
+    for j, (column, method, width) in enumerate(zip(columns.columns, methods, widths, strict=True)):
+        own = edges[j] if edges else None
+        is_category, n_plain = column.kind == CATEGORY, width - int(step_widths[j])
+        if method == DROPPED:
+            fits = width == 0
+        elif method in (PLAIN, STEPS):
+            fits = not is_category and n_plain in (1, 2)
+        else:
+            fits = is_category and width > 0
+        fits = fits and (method == STEPS) == (own is not None)
+        _require(fits, f"column_widths does not fit the method of column {j}")
+        if method in (DROPPED, PLAIN):
+            tables.append(None)
+            continue
+        rows = len(column.levels if own is None else own) + 2
+        of_table = width if own is None else int(step_widths[j])
+        _require(taken + rows * of_table <= len(features), "level_features is too short")
+        tables.append(features[taken : taken + rows * of_table].reshape(-1, of_table).astype(np.float64))
+        taken += rows * of_table
+    _require(taken == len(features), "level_features is too long")
+    return tuple(tables)
 
 
 def _require(fits: bool, why: str) -> None:

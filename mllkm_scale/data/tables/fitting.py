@@ -1,9 +1,9 @@
-"""How the columns of a table become features, fitted on training rows in one pass.
+"""Fits the encoding of a table on training rows in one pass.
 
     statistic of a level = (rows of the class with this level + a prior) / (rows with this level + a)
 
-The prior is the share of the class among all rows, and a is `SMOOTHING`. Numbers of which few values make up most of
-the rows have such statistics, too: of steps, which are single values, or runs of rare ones between them.
+The prior is the share of the class among all rows, and a is `SMOOTHING`. A number also has such statistics if few
+values make up most of its rows. They are over steps, which are single values, or ranges of rare values between them.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ from mllkm_scale.errors import BudgetError, DataError
 
 __all__ = [
     "LEAST_ROWS",
-    "MOST_INDICATORS",
     "SMOOTHING",
     "fit_encoding",
-    "fitting_bytes",
     "require_numbers",
 ]
 
 
 MOST_INDICATORS = 16
-"""Levels of a category up to which each has an indicator of its own; with more, statistics of the labels are taken."""
+"""Largest number of levels of a category with an indicator for each; with more levels, statistics of the labels are
+used."""
 
 LEAST_ROWS = 5
-"""A level with fewer training rows is one of the rare ones, which share a place with unknown levels; in tables of fewer
-than 200 rows, fewer make a level that is not rare."""
+"""A level with fewer training rows is rare: rare levels share features with unknown levels. In tables with fewer than
+200 rows, the limit is lower."""
 
 SMOOTHING = 10.0
+"""Weight of the prior in a statistic of the labels, in rows."""
+
 FOLDS = 5
 
 
@@ -59,7 +60,6 @@ def fit_encoding(
     seed: int = 0,
     most_indicators: int = MOST_INDICATORS,
     least_rows: int | None = None,
-    smoothing: float = SMOOTHING,
     budget_bytes: int | None = None,
     open_ended: bool = False,
 ) -> tuple[Encoding, FoldTables]:
@@ -70,17 +70,14 @@ def fit_encoding(
     dataset : Dataset
         With `columns`, and labels.
     seed : int
-        Of the folds.
+        Seed of the folds.
     most_indicators, least_rows : int
-        Most levels of a category that is encoded by indicators; fewest rows of a level that is not a rare one, by
-        default `LEAST_ROWS`, or one more than a fiftieth of the rows if that is less.
-    smoothing : float
-        Rows that the prior counts for in a statistic of the labels.
+        Largest number of levels of a category encoded by indicators; smallest number of rows of a level that is not
+        rare, by default `LEAST_ROWS`, or one more than a fiftieth of the rows if that is less.
     budget_bytes : int, optional
-        What the pass may take; a BudgetError says what it needs.
+        Memory for the pass; a BudgetError states what it needs.
     open_ended : bool
-        Whether levels that are not there yet will come: they then have a feature of their own, even where no level is
-        rare.
+        Whether new levels will arrive later: they then have their own feature, even if no level is rare.
 
     Examples
     --------
@@ -101,7 +98,7 @@ def fit_encoding(
     classes, labels = encode_labels(dataset.labels())
     n_statistics = n_outputs(len(classes)) if n_outputs(len(classes)) <= most_indicators else 0
     step_rows = 0 if open_ended else dataset.n_rows
-    needed = fitting_bytes(columns, n_statistics, most_indicators, step_rows=step_rows)
+    needed = _fitting_bytes(columns, n_statistics, most_indicators, step_rows=step_rows)
     if budget_bytes is not None and needed > budget_bytes:
         raise BudgetError(
             f"the levels of the categories of {dataset.name} need {format_bytes(needed)} to be counted, of a budget of"
@@ -109,9 +106,9 @@ def fit_encoding(
         )
     counts = _count(dataset, columns, labels, len(classes), n_statistics, most_indicators, seed, step_rows)
     fitted = [
-        _category(counts, j, column, classes, most_indicators, least_rows, smoothing, open_ended)
+        _category(counts, j, column, classes, most_indicators, least_rows, open_ended)
         if column.kind == CATEGORY
-        else _number(counts, j, column, columns.name(j), classes, smoothing)
+        else _number(counts, j, column, columns.name(j), classes)
         for j, column in enumerate(columns.columns)
     ]
     encoding = Encoding(
@@ -124,13 +121,13 @@ def fit_encoding(
         edges=tuple(part.edges for part in fitted) if any(part.edges is not None for part in fitted) else (),
     )
     if not encoding.n_features:
-        raise DataError(f"{dataset.name} has no column that tells anything: each is missing or the same in all rows")
+        raise DataError(f"{dataset.name} has no column with information: each is missing or the same in all rows")
     tables = {j: part.folds for j, part in enumerate(fitted) if part.folds is not None}
     return encoding, FoldTables(tables, seed)
 
 
 def require_numbers(dataset: Dataset, then: str) -> None:
-    """Refuse a table where only numbers can be taken."""
+    """Refuse a table if only numbers are supported."""
     for j, column in enumerate(() if dataset.columns is None else dataset.columns.columns):
         if column.kind == CATEGORY:
             raise DataError(
@@ -139,10 +136,10 @@ def require_numbers(dataset: Dataset, then: str) -> None:
             )
 
 
-def fitting_bytes(
+def _fitting_bytes(
     columns: Columns, n_statistics: int, most_indicators: int = MOST_INDICATORS, step_rows: int = 0
 ) -> int:
-    """Memory of the counts, and of the tables that are made of them; `step_rows` are those that steps are found in."""
+    """Memory of the counts, and of the tables made from them; `step_rows` is the number of rows for steps."""
     n_numbers, n_counts = _step_sizes(columns, n_statistics)
     total = 24 * n_numbers * most_values(n_numbers, step_rows, n_counts) * (n_counts + 1)
     for column in columns.columns:
@@ -154,19 +151,19 @@ def fitting_bytes(
 
 
 def _step_sizes(columns: Columns, n_statistics: int) -> tuple[int, int]:
-    """How many numbers may have steps, and the counts of each of their values."""
+    """The number of numeric columns that may have steps, and the number of counts of each value."""
     numbers = sum(column.kind == NUMBER for column in columns.columns) if n_statistics else 0
     return numbers, FOLDS * (1 + n_statistics)
 
 
 @dataclass
 class _Counts:
-    """What one pass has counted, by column."""
+    """The counts of one pass, by column."""
 
     n_rows: int
-    present: NDArray[np.int64]  # values that are not missing
-    ones: NDArray[np.float64]  # sums, of which those of booleans are used
-    levels: dict[int, NDArray[np.int64]]  # rows of each level, and behind them those without
+    present: NDArray[np.int64]  # number of values that are not missing
+    ones: NDArray[np.float64]  # sums, used for booleans
+    levels: dict[int, NDArray[np.int64]]  # rows of each level, and then rows without a value
     folds: dict[int, NDArray[np.float64]]  # (folds, levels + 1, 1 + statistics): rows, and rows of each class
     sketches: dict[int, QuantileSketch]
     class_folds: NDArray[np.float64]  # (folds, 1 + statistics)
@@ -200,7 +197,7 @@ def _count(
         class_folds=np.zeros((FOLDS, 1 + n_statistics)),
         values={j: ValueCounts(most, FOLDS, 1 + n_statistics) for j in numbers if kinds[j] == NUMBER and most > 0},
     )
-    counted = range(n_classes) if n_statistics > 1 else range(1, 2)  # of two classes, the second
+    counted = range(n_classes) if n_statistics > 1 else range(1, 2)  # with two classes, only the second
     for start, chunk in dataset.chunks():
         own, fold = labels[start : start + len(chunk)], folds_of_rows(start, len(chunk), seed, FOLDS)
         missing = np.isnan(chunk)
@@ -226,7 +223,7 @@ def _count(
 def _require_sound(
     chunk: Array, missing: Array, start: int, dataset: Dataset, columns: Columns, sizes: dict[int, int]
 ) -> None:
-    """Refuse infinity, and codes that are none."""
+    """Refuse infinity, and invalid codes."""
     wrong = np.isinf(chunk)
     for j, size in sizes.items():
         codes = chunk[:, j]
@@ -257,12 +254,12 @@ class _Fitted:
 
 
 def _dropped(column: Column) -> _Fitted:
-    """A column that tells nothing: whatever it holds later is read as text, and left out."""
+    """A column without information: its later values are read as text, and ignored."""
     return _Fitted(Column(column.name, CATEGORY), DROPPED, [])
 
 
-def _number(counts: _Counts, j: int, column: Column, name: str, classes: Array, smoothing: float) -> _Fitted:
-    """The number itself, with an indicator of missing values if there are some, and the statistics of its steps.
+def _number(counts: _Counts, j: int, column: Column, name: str, classes: Array) -> _Fitted:
+    """The number itself, with an indicator of missing values if there are any, and the statistics of its steps.
 
     The fill is a median or the mode.
     """
@@ -281,9 +278,7 @@ def _number(counts: _Counts, j: int, column: Column, name: str, classes: Array, 
     if steps is None:
         return _Fitted(column, PLAIN, names, fill)
     edges, of_steps = steps
-    table, folds = _shares(
-        np.concatenate([of_steps, np.zeros_like(of_steps[:, :1])], axis=1), counts.class_folds, smoothing
-    )
+    table, folds = _shares(np.concatenate([of_steps, np.zeros_like(of_steps[:, :1])], axis=1), counts.class_folds)
     told = classes[1:] if len(classes) == 2 else classes
     names += [f"{name}: share of {label}" for label in told.tolist()]
     return _Fitted(column, STEPS, names, fill, table, folds, edges)
@@ -296,15 +291,14 @@ def _category(
     classes: Array,
     most: int,
     least_rows: int,
-    smoothing: float,
     open_ended: bool,
 ) -> _Fitted:
     name, n_levels = column.name or f"column {j}", len(column.levels)
     rows, missing = counts.levels[j][:-1], int(counts.levels[j][-1])
     kept = np.flatnonzero(rows >= least_rows)
     if len(kept) > most and j in counts.folds:
-        return _statistics(counts.folds[j], counts.class_folds, kept, column, name, classes, missing, smoothing)
-    if len(kept) > most:  # more classes than statistics are taken of: the most frequent levels have indicators
+        return _statistics(counts.folds[j], counts.class_folds, kept, column, name, classes, missing)
+    if len(kept) > most:  # too many classes for statistics: the most frequent levels have indicators
         kept = np.sort(np.argsort(-rows, kind="stable")[:most])
     others = int(rows.sum() - rows[kept].sum())
     elsewhere = open_ended or others > 0
@@ -325,7 +319,7 @@ def _category(
         table[-1] = table[int(np.argmax(rows[kept]))]
     else:
         table[-1] = table[-2]
-    if places == 2:  # the first is 1 less the second: one feature says it all, and an unknown level is in between
+    if places == 2:  # the first is 1 minus the second: one feature suffices, and an unknown level is in between
         if not elsewhere:
             table[-2, 1] = shares[1]
         table, names = np.ascontiguousarray(table[:, 1:]), names[1:]
@@ -340,13 +334,12 @@ def _statistics(
     name: str,
     classes: Array,
     missing: int,
-    smoothing: float,
 ) -> _Fitted:
-    """Smoothed shares of the classes among the rows of each level: of all rows, and without those of each fold."""
+    """Smoothed shares of the classes among the rows of each level: over all rows, and without the rows of each fold."""
 
-    # Levels, unknown ones, and missing values, which are a level of their own where there are some.
+    # Levels, unknown ones, and missing values, which are a separate level if there are any.
     own = np.concatenate([folds[:, kept], np.zeros_like(folds[:, :1]), folds[:, -1:]], axis=1)
-    table, tables = _shares(own, class_folds, smoothing)
+    table, tables = _shares(own, class_folds)
     if missing:
         mark = np.eye(len(table))[:, -1:]
         table = np.concatenate([table, mark], axis=1)
@@ -362,15 +355,15 @@ def _statistics(
     )
 
 
-def _shares(counts: Array, class_folds: Array, smoothing: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smoothed shares of the classes in each place: of all rows, and for each fold of the rows of the others.
+def _shares(counts: Array, class_folds: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smoothed shares of the classes for each level: over all rows, and for each fold over the rows of the others.
 
-    `counts` are the rows of each fold in each place, and how many of them are of each class: (folds, places, 1 + S).
+    `counts` are the rows of each fold and level, and those of each class: (folds, levels, 1 + S).
     """
 
     def shares(own: Array, total: Array) -> NDArray[np.float64]:
         prior = total[1:] / max(1.0, total[0])
-        table: NDArray[np.float64] = (own[:, 1:] + smoothing * prior) / (own[:, :1] + smoothing)
+        table: NDArray[np.float64] = (own[:, 1:] + SMOOTHING * prior) / (own[:, :1] + SMOOTHING)
         return table
 
     whole, total = counts.sum(axis=0), class_folds.sum(axis=0)

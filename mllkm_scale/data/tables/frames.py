@@ -1,4 +1,4 @@
-"""Tables in memory (pandas, polars, Arrow) as data sets: rows are coded while they are read, and never all at once."""
+"""Tables in memory (pandas, polars, Arrow) as data sets: rows are coded block by block while reading."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
 
 
 def is_frame(X: object) -> bool:
-    """Whether this is a table with named columns: of pandas, polars, Arrow, or what can be handed over as such."""
+    """Whether this is a table with named columns: of pandas, polars or Arrow, or convertible to Arrow."""
     if hasattr(X, "__arrow_c_stream__"):
-        return hasattr(X, "columns") or hasattr(X, "schema")  # a series has neither
+        return hasattr(X, "columns") or hasattr(X, "schema")  # a series has neither attribute
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
@@ -42,7 +42,7 @@ def needs_encoding(X: Any) -> bool:
     >>> needs_encoding(pa.table({"a": [1, 2]})), needs_encoding(pa.table({"a": ["x", "y"]}))
     (False, True)
     """
-    if hasattr(X, "iloc"):  # of pandas, which is asked itself: pyarrow is not loaded for plain numbers
+    if hasattr(X, "iloc"):  # pandas: pyarrow is not imported for plain numbers
         return not has_plain_numbers(X) or bool(X.isna().to_numpy().any())
     import pyarrow as pa
 
@@ -52,12 +52,12 @@ def needs_encoding(X: Any) -> bool:
 
 
 def has_plain_numbers(X: Any) -> bool:
-    """Whether all columns of a DataFrame of pandas, or of one of dask, are of NumPy's numbers."""
+    """Whether all columns of a DataFrame of pandas or dask have numeric types of NumPy."""
     return hasattr(X, "iloc") and all(isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in X.dtypes)
 
 
 def as_arrow(X: Any, name: str = "X") -> Any:
-    """A table as one of Arrow; columns of objects of several types are refused by name."""
+    """A table as an Arrow table; columns with objects of several types are refused by name."""
     import pyarrow as pa
 
     if isinstance(X, pa.Table):
@@ -92,9 +92,9 @@ def table_dataset(
     y : array-like of shape (n,), optional
         Labels.
     categories, as_number : sequence of str or int
-        Columns that are categories or numbers whatever their type says, by name or position.
+        Columns that are categories or numbers, independent of their type, by name or position.
     name : str
-        How messages call it.
+        The name for messages.
 
     Examples
     --------
@@ -109,8 +109,8 @@ def table_dataset(
     return Dataset(source, labels).with_names(table.column_names).with_columns(source.columns)
 
 
-def rows_dataset(X: Any, columns: Columns, name: str = "X") -> Dataset:
-    """Rows in memory, of a table or of values of any type, coded by columns that are known.
+def rows_dataset(X: Any, columns: Columns) -> Dataset:
+    """Rows in memory, of a table or of values of any type, coded with known columns.
 
     >>> from mllkm_scale.data.tables.columns import Column
     >>> columns = Columns((Column("size"), Column("colour", "category", ("red", "blue"))))
@@ -118,21 +118,21 @@ def rows_dataset(X: Any, columns: Columns, name: str = "X") -> Dataset:
     [[1.0, 1.0], [nan, 2.0]]
     """
     if hasattr(X, "toarray"):
-        raise DataError(f"{name} is sparse, which is not supported: give a dense array, such as X.toarray()")
+        raise DataError("X is sparse, which is not supported: give a dense array, such as X.toarray()")
     if not is_frame(X):
-        values = np.asarray(X) if isinstance(X, np.ndarray) else _object_array(X, name)
+        values = np.asarray(X) if isinstance(X, np.ndarray) else _object_array(X, "X")
         if values.ndim != 2:
-            raise DataError(f"{name} has shape {values.shape}: it must have two axes, one row per sample")
+            raise DataError(f"X has shape {values.shape}: it must have two axes, one row per sample")
         if values.dtype.kind in "fiub":
-            return Dataset.from_arrays(values, name=name)
-        X = values_table(values, name)
-    table = as_arrow(X, name)
+            return Dataset.from_arrays(values)
+        X = values_table(values)
+    table = as_arrow(X)
     if table.num_columns != len(columns):
         raise DataError(
-            f"{name} has {table.num_columns} features per row, but the model was trained with {len(columns)}:"
+            f"X has {table.num_columns} features per row, but the model was trained with {len(columns)}:"
             " give the same features in the same order"
         )
-    return Dataset(FrameSource(table, columns, name)).with_names(columns.names).with_columns(columns)
+    return Dataset(FrameSource(table, columns, "X")).with_names(columns.names).with_columns(columns)
 
 
 def values_table(values: NDArray[Any], name: str = "X") -> Any:
@@ -154,7 +154,7 @@ def values_table(values: NDArray[Any], name: str = "X") -> Any:
 def _object_array(X: Any, name: str) -> NDArray[Any]:
     rows = [list(row) if np.ndim(row) == 1 or isinstance(row, list | tuple) else [row] for row in X]
     if len({len(row) for row in rows}) != 1:
-        raise DataError(f"{name} is no list of rows of one length: give a row of the same columns for each sample")
+        raise DataError(f"{name} is not a list of rows of equal length: give a row of the same columns for each sample")
     values = np.empty((len(rows), len(rows[0])), dtype=object)
     for i, row in enumerate(rows):
         values[i] = row
@@ -182,7 +182,7 @@ class FrameSource:
 
 
 def _found(table: Any, categories: Sequence[str | int], as_number: Sequence[str | int], name: str) -> Columns:
-    """What the columns of a table hold, in one pass over its rows."""
+    """The columns of a table, detected in one pass over its rows."""
     for field in table.schema:
         if not is_known_type(field.type):
             raise DataError(
@@ -226,7 +226,7 @@ def is_known_type(kind: Any) -> bool:
 
 
 def _of_pandas(X: Any) -> Any:
-    """A DataFrame without its index; columns of objects are read as text where they hold texts and others."""
+    """A DataFrame without its index; columns of objects are read as text if they hold texts and other values."""
     import pyarrow as pa
 
     names = [str(column) for column in X.columns]

@@ -1,4 +1,4 @@
-"""One row of a table as features, value by value: for serving, where Arrow would take longer than the decision."""
+"""One row of a table as features, value by value: for serving, because Arrow would take longer than the prediction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mllkm_scale.data.tables.coding import MISSING, is_number
+from mllkm_scale.data.tables.cells import MISSING, is_number
 from mllkm_scale.data.tables.columns import BOOLEAN, CATEGORY, DATE, NUMBER
 from mllkm_scale.data.tables.encoding import Encoding
 from mllkm_scale.errors import DataError

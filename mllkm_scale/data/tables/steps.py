@@ -1,8 +1,9 @@
-"""Steps of a number: few values that come back often, and runs of the others, counted by fold and class.
+"""Steps of a number: a few frequent values, and ranges of the others, counted by fold and class.
 
-A gain of 0, 3103 or 7688, an age, a number of rooms: the share of a class at such a value may differ from that of its
-neighbours, which a smooth function of the value cannot tell. A step is a value that at least `STEP_ROWS` rows have, or
-a run of neighbours that are rarer. Numbers whose values hardly come back, as measured ones do, have no steps.
+Examples are a gain of 0, 3103 or 7688, an age, or a number of rooms. The share of a class at such a value may differ
+from that of its neighbours, which a smooth function of the value cannot express. A step is a value of at least
+`STEP_ROWS` rows, or a range of rarer neighbours. Numbers whose values rarely repeat, such as measurements, have no
+steps.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 
-__all__ = ["LEAST_TABLE_ROWS", "MOST_VALUES", "STEP_BYTES", "STEP_ROWS", "ValueCounts", "most_values", "step_starts"]
+__all__ = ["LEAST_TABLE_ROWS", "ValueCounts", "most_values"]
 
 LEAST_TABLE_ROWS = 2000
-"""Rows of a table from which its numbers have steps: with fewer, the statistics are too uncertain to help."""
+"""Smallest number of rows of a table with steps: with fewer, the statistics are too uncertain."""
 
 MOST_VALUES = 1000
-"""Values of a number with steps, at most."""
+"""Largest number of values of a number with steps."""
 
 STEP_ROWS = 5
-"""Rows from which a value is a step of its own."""
+"""Smallest number of rows of a value that is a step."""
 
 STEP_SHARE = 0.5
-"""Share of the rows that must stand in such steps."""
+"""Smallest share of the rows in such steps."""
 
 STEP_BYTES = 2**23
 """Memory of the counts of all numbers."""
 
 
 def most_values(n_numbers: int, n_rows: int, n_counts: int) -> int:
-    """Values of each number that are counted, at most, where each has so many counts.
+    """Largest number of values that are counted for each number, given the number of counts of a value.
 
-    There are none with few rows, or if the memory is too little.
+    It is 0 with few rows, or if there is too little memory.
 
     >>> most_values(10, 10**6, 10), most_values(10, 300, 10), most_values(5000, 9000, 10), most_values(10**5, 9000, 10)
     (1000, 0, 19, 0)
@@ -45,7 +46,7 @@ def most_values(n_numbers: int, n_rows: int, n_counts: int) -> int:
 
 
 class ValueCounts:
-    """Counts the rows of each value of a number, and of each class at it, by fold; until there are too many values.
+    """Counts the rows of each value of a number, and those of each class, by fold, until there are too many values.
 
     Examples
     --------
@@ -63,7 +64,7 @@ class ValueCounts:
         self._counts: NDArray[np.float64] | None = np.zeros((n_folds, 0, n_counts))
 
     def update(self, x: Array, folds: Array, ones: Array) -> None:
-        """Take rows: values, of which NaN is none, their folds, and what is counted of each (rows, n_counts)."""
+        """Add rows: values (NaN is ignored), their folds, and the counts of each row (rows, n_counts)."""
         if self._counts is None:
             return
         present = ~np.isnan(x)
@@ -79,24 +80,24 @@ class ValueCounts:
         np.add.at(self._counts, (folds, np.searchsorted(values, x)), ones)
 
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Edges between steps, and the counts (folds, steps, n_counts); None where the number has no steps.
+        """Edges between steps, and the counts (folds, steps, n_counts); None if the number has no steps.
 
         An edge lies half-way between two values.
         """
         if self._counts is None or len(self._values) < 3:
             return None
         rows = self._counts[:, :, 0].sum(axis=0)
-        starts = step_starts(rows)
+        starts = _step_starts(rows)
         if len(starts) < 3 or rows[rows >= STEP_ROWS].sum() < STEP_SHARE * rows.sum():
             return None
         edges = self._values[starts[1:] - 1] / 2 + self._values[starts[1:]] / 2
         return edges, np.add.reduceat(self._counts, starts, axis=1)
 
 
-def step_starts(rows: Array) -> NDArray[np.int64]:
-    """The first value of each step, given the rows of each value in rising order.
+def _step_starts(rows: Array) -> NDArray[np.int64]:
+    """The first value of each step, given the rows of each value in ascending order.
 
-    >>> step_starts(np.array([30, 3, 4, 2, 3, 20, 1, 15])).tolist()
+    >>> _step_starts(np.array([30, 3, 4, 2, 3, 20, 1, 15])).tolist()
     [0, 1, 3, 5, 6, 7]
     """
     starts, within = [0], float(rows[0])

@@ -1,4 +1,4 @@
-"""How far integer scores may be from real ones, by the propagation of errors from the rows to the sum.
+"""Bounds on the error of integer scores, by propagation of errors from the rows to the sum.
 
 With offsets o off by delta, a bump off by e_h and a local predictor P off by e_P, and bumps of at most 1,
 
@@ -6,8 +6,8 @@ With offsets o off by delta, a bump off by e_h and a local predictor P off by e_
     e_P <= sum_l |w'_l - w_l| |o_l| + |w'_l| delta_l + |l' - l| + (rounding)
     |h' P' - h P| <= e_h |P| + e_P
 
-and scores are sums of these. Bounded maps have offsets within their reach. The bounds hold for rows whose features are
-within the extent of the data and whose Z is not clipped.
+and scores are sums of these. For maps with bounded support, offsets are within the support. The bounds hold for rows
+with features within the extent of the data and with Z that is not clipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BY_DISTANCE: dict[MapName, float] = {
     "gaussian": math.sqrt(2 / math.e),
     "squared": 2.0,
 }
-"""Largest |dh / dt|, of the root of the rate."""
+"""Largest |dh / dt|, relative to the root of the rate."""
 
 _BY_LOG_RATE: dict[MapName, float] = {
     "exponential": 0.5 / math.e,
@@ -38,7 +38,7 @@ _BY_LOG_RATE: dict[MapName, float] = {
     "gaussian": 1 / math.e,
     "squared": 1.0,
 }
-"""Largest |dh / d log rate|, where q is the rate times the square of the distance."""
+"""Largest |dh / d log rate|, with q the rate times the squared distance."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class _Reference:
 
 
 def rates_of(layout: Layout, scale_bits: int) -> Array:
-    """q / D of every kernel: gamma, or its square where the map is of the distance, in units of Z."""
+    """q / D of every kernel: gamma, or its square if the map is a function of the distance, in units of Z."""
     rates = layout.gammas * 2.0**-scale_bits if uses_plain_distance(layout.map) else layout.gammas
     return rates**2 if uses_plain_distance(layout.map) else rates * 4.0**-scale_bits
 
 
 def arithmetic_bound(machine: IntegerMachine) -> float:
-    """How far scores may be from those of the same constants in exact arithmetic."""
+    """Bound on the error of scores from integer arithmetic, with the same constants."""
     return _bound(machine, _own(machine), machine.preparation.rounding)
 
 
 def deviation_bound(machine: IntegerMachine, layout: Layout) -> float:
-    """How far scores may be from those of the machine that the constants were rounded from."""
+    """Bound on the error of scores compared with the machine before rounding."""
     scale = 2.0**machine.scale_bits
     reference = _Reference(
         layout.anchors * scale, rates_of(layout, machine.scale_bits), layout.slopes / scale, layout.levels
@@ -85,7 +85,7 @@ def _bound(machine: IntegerMachine, reference: _Reference, z_errors: Array) -> f
     own, name = _own(machine), machine.map
     delta = z_errors + np.abs(own.anchors - reference.anchors)
     away = np.linalg.norm(delta, axis=1) if not machine.componentwise else delta.max(axis=1)
-    # Where either bump is not zero, distances are within this.
+    # If either bump is not zero, distances are within this.
     reach = np.full(len(delta), np.inf)
     if not falls_exponentially(name):
         reach = np.maximum(reference.rates**-0.5, np.sqrt(machine.bumps.reach) + away)
@@ -113,5 +113,5 @@ def _bound(machine: IntegerMachine, reference: _Reference, z_errors: Array) -> f
 
 
 def _over_heights(machine: IntegerMachine) -> Array:
-    """One of what a bump times an offset is rounded to, of a bump of 1: (s, 1)."""
+    """The rounding unit of a bump times an offset, relative to a bump of 1: (s, 1)."""
     return (2.0**15 / machine.bumps.heights)[:, None]

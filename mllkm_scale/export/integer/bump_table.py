@@ -1,14 +1,14 @@
-"""Bumps in integers: of `squared` by a subtraction, of the other maps by one table for all kernels.
+"""Bumps in integers: a subtraction for `squared`, and one table for all kernels for the other maps.
 
-With D = |Z - C|^2 in units of 4^-b and h of the one variable that all kernels share,
+With D = |Z - C|^2 in units of 4^-b, and h as a function of a variable q that is common to all kernels,
 
     squared       h(q) = 1 - q            q = gamma t^2
     gaussian      h(q) = e^-q             q = gamma t^2
     exponential   h(q) = e^-sqrt(q)       q = (gamma t)^2
     linear        h(q) = 1 - sqrt(q)      q = (gamma t)^2
 
-q is D times a number of the kernel. The table has `STEPS` entries for each octave of q, as h has a root at zero, and
-is interpolated linearly; h is convex, so that a chord is off by at most width (h'(end) - h'(begin)) / 4.
+q is D times a factor of the kernel. The table has `STEPS` entries per octave of q, because h may have a square root at
+zero. It is interpolated linearly; h is convex, so the error of a chord is at most width (h'(end) - h'(begin)) / 4.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.export.integer.integers import Integers
 from mllkm_scale.kernels.maps import MapName, uses_plain_distance
 
 __all__ = ["ONE", "BumpTable", "Bumps", "SquaredBumps"]
 
 ONE = 1 << 15
-"""h(0) of a table, and a bound on any bump."""
-
-Integers = NDArray[np.int64]
+"""h(0) in a table, and a bound on all bumps."""
 
 
 @dataclass(frozen=True)
 class SquaredBumps:
-    """max(0, t_m - (D >> p_m)) with t_m = mantissas << spare: h times t_m, which the coefficients make up for."""
+    """max(0, t_m - (D >> p_m)) with t_m = mantissas << spare: h times t_m, which the coefficients compensate."""
 
     mantissas: Integers  # (s,)
     exponents: Integers  # p_m
@@ -39,7 +38,7 @@ class SquaredBumps:
 
     @classmethod
     def of(cls, rates: Array, bits: int) -> SquaredBumps:
-        """That vanish where rates (s,) times D is one."""
+        """Bumps that vanish where rates (s,) times D is one."""
         spare = 15 - min(bits, 15)
         reach = np.minimum(1.0 / rates, 2.0**44)
         exponents = np.maximum(np.floor(np.log2(reach)) - 14, 0).astype(np.int64)
@@ -56,17 +55,17 @@ class SquaredBumps:
 
     @property
     def rates(self) -> Array:
-        """q / D as it really is."""
+        """The actual q / D."""
         return 1.0 / (self.heights * 2.0**self.exponents)
 
     @property
     def errors(self) -> Array:
-        """How far each bump is off, of 1."""
+        """Bound on the error of each bump, relative to 1."""
         return 1.0 / self.heights
 
     @property
     def reach(self) -> Array:
-        """No bump is left where D is this, or more."""
+        """The bump is zero where D is at least this."""
         return 1.0 / self.rates
 
     def evaluate(self, D: Integers, m: int) -> Integers:
@@ -74,14 +73,14 @@ class SquaredBumps:
 
     @property
     def constants(self) -> dict[str, NDArray[np.integer]]:
-        """Tables of C."""
+        """Tables for the C header."""
         kind = np.uint8 if self.spare else np.uint16
         return {"mantissas": self.mantissas.astype(kind), "exponents": self.exponents.astype(np.uint8)}
 
 
 @dataclass(frozen=True)
 class BumpTable:
-    """h by interpolation in `entries`, of q = D g_m 2^..., of which exponents say the octave."""
+    """h by interpolation in `entries`, for q = D g_m 2^...; the exponents give the octave."""
 
     map: MapName
     mantissas: Integers  # (s,)
@@ -93,7 +92,7 @@ class BumpTable:
 
     @classmethod
     def of(cls, map: MapName, rates: Array, bits: int) -> BumpTable:
-        """Of kernels whose q is rates (s,) times D."""
+        """The table for kernels with q = rates (s,) times D."""
         steps, small = (3, 2.0**-9) if bits == 8 else (5, 2.0**-14)
         first = int(np.floor(np.log2(small**2 if uses_plain_distance(map) else small)))
         last = {"linear": 0, "gaussian": 4, "exponential": 7}[map]
@@ -115,12 +114,13 @@ class BumpTable:
 
     @property
     def rates(self) -> Array:
-        """q / D as it really is."""
+        """The actual q / D."""
         return (self.mantissas << self.spare) * 2.0 ** (self.exponents + self.first - 47)
 
     @property
     def errors(self) -> Array:
-        """How far each bump is off, of 1: interpolation, rounding of entries, truncation of q, and the two ends."""
+        """Bound on the error of each bump, relative to 1: interpolation, rounding of entries, truncation of q, both
+        ends."""
         n = 2**self.steps
         q = 2.0**self.first * np.append(
             (np.exp2(np.arange((len(self.entries) - 1) // n))[:, None] * (1.0 + np.arange(n) / n)).ravel(),
@@ -134,7 +134,7 @@ class BumpTable:
 
     @property
     def reach(self) -> Array:
-        """No bump is left where D is this, or more; infinite where it falls exponentially."""
+        """The bump is zero where D is at least this; infinite for exponentially decreasing bumps."""
         if self.map != "linear":
             return np.full(len(self.mantissas), np.inf)
         return (1.0 + 2.0**-14) / self.rates
@@ -154,7 +154,7 @@ class BumpTable:
 
     @property
     def constants(self) -> dict[str, NDArray[np.integer]]:
-        """Tables of C."""
+        """Tables for the C header."""
         kind = np.uint8 if self.spare else np.uint16
         return {
             "mantissas": self.mantissas.astype(kind),

@@ -1,8 +1,8 @@
-"""The functions of the integer header: the arithmetic of `IntegerMachine` as C99 without a float.
+"""The functions of the integer header: the arithmetic of `IntegerMachine` in C99 without floats.
 
-An int may have 16 bits, so that every product and sum says which integers it is of. Tables are read by macros, which
-AVR's flash needs. Shifts to the right of negative numbers are arithmetic in every compiler that there is a device for;
-the header does not compile where they are not.
+An int may have 16 bits, so every product and sum has explicit types. Tables are read by macros, as the flash of AVR
+requires. Right shifts of negative numbers are arithmetic in all relevant compilers; otherwise the header does not
+compile.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from mllkm_scale.export.integer.bump_table import BumpTable
 from mllkm_scale.export.integer.machine import IntegerMachine
 
-__all__ = ["HEAD", "functions"]
+__all__ = ["HEAD", "functions", "sizes"]
 
 HEAD = """\
 #include <stdint.h>
@@ -28,12 +28,12 @@ HEAD = """\
 #define MLLKM_READ_32(p) (*(p))
 #endif
 
-/* Shifts of negative numbers to the right are arithmetic. */
+/* Right shifts of negative numbers are arithmetic. */
 typedef char mllkm_shifts_are_arithmetic[((int32_t)-3 >> 1) == -2 ? 1 : -1];
 """
 
 _LEVEL = """
-/* The level of input v in column j: linear between knots, constant beyond them; v itself where there are none. */
+/* The level of input v in column j: linear between knots, constant beyond them; v itself if there are none. */
 static inline int32_t mllkm_level(uint16_t j, int32_t v)
 {
     uint16_t low = MLLKM_READ_16(mllkm_knot_starts + j), high = MLLKM_READ_16(mllkm_knot_starts + j + 1);
@@ -70,7 +70,7 @@ static inline int16_t mllkm_fixed(int32_t v, uint8_t downs)
     return (int16_t)(v < -MLLKM_LIMIT ? -MLLKM_LIMIT : v);
 }
 
-/* The row as the kernels see it: scaled, projected, measured from the centre of the machine. */
+/* The prepared row: scaled, projected, relative to the centre of the machine. */
 static inline void mllkm_prepare(const mllkm_input *x, int16_t *z)
 {
 """
@@ -103,7 +103,7 @@ _PROJECTION = """\
 """
 
 _CLIPPED = """
-/* An input within the range that sums of 32 bits are made for. */
+/* An input, clipped to the range for which sums fit into 32 bits. */
 static inline int32_t mllkm_clipped(int32_t v)
 {
     return v < MLLKM_LOW ? MLLKM_LOW : v > MLLKM_HIGH ? MLLKM_HIGH : v;
@@ -160,7 +160,7 @@ static inline int16_t mllkm_of_pair(const uint8_t *pairs, uint16_t i)
 
 _SCORES = """
 /* The scores of a row times 2^MLLKM_SCORE_BITS: one for two classes, positive for the second; otherwise one per class,
-   of which the first largest decides. */
+   and the first largest one wins. */
 static inline void mllkm_scores(const mllkm_input *x, int32_t *scores)
 {
     const @CONSTANT@ *anchor = mllkm_anchors, *level = mllkm_levels;

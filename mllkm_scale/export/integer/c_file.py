@@ -1,4 +1,4 @@
-"""A model as a C header without a float, for devices without a floating point unit."""
+"""A model as a C header without floats, for devices without a floating-point unit."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def export_integer_c(
 ) -> ExportSummary:
     """Write a model as one C header in integers: C99 and C++, without floats, allocation or global variables.
 
-    Features are integers: whole numbers as they are, others in steps that the first comment states. `integer_machine`
-    gives the same machine in Python, whose scores are the same integers.
+    Features are integers: whole numbers unchanged, others in steps that the first comment states. `integer_machine`
+    returns the same machine in Python, with the same integer scores.
 
     Parameters
     ----------
@@ -42,21 +42,21 @@ def export_integer_c(
     path : path
         A name that ends with ``.h``.
     dataset : Dataset
-        Rows, such as those of the training, that ranges of features are taken from; with 4 or 8 bits, local predictors
-        are fitted again on them. Labels are not needed.
+        Rows, such as the training rows, that determine the ranges of features; with 4 or 8 bits, local predictors are
+        fitted again on them. Labels are not needed.
     bits : {4, 8, 16}, optional
-        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8. By
-        default those that a training with `max_bytes` has chosen, and otherwise 16.
+        Bits of the constants; 4 applies to slopes and to projections of many features, and all other constants then
+        have 8. By default those chosen by training with `max_bytes`, and otherwise 16.
     prefix : str
-        What the names of functions begin with, and in capitals those of macros.
+        Prefix of the names of functions and, in capitals, of macros.
     overwrite : bool
-        Replace a file that exists.
+        Replace an existing file.
 
     Raises
     ------
     ParameterError
-        If the name is not that of a free header, or the model has no form in integers: encoded tables, rows scaled to
-        unit norm, sums beyond 32 bits.
+        If the name does not end with .h or is taken, or the model cannot be expressed in integers: encoded tables, rows
+        scaled to unit norm, sums beyond 32 bits.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _about(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
         f"  void {prefix}_scores(const {prefix}_input *x, int32_t *scores);",
         f"      {macro}_N_SCORES decision values of a row, times 2 to the power {machine.score_bits}",
         "",
-        "C99 or C++, with two's complement and arithmetic shifts; there is no float in it. Nothing is allocated and no",
+        "C99 or C++, with two's complement and arithmetic shifts; there are no floats. No memory is allocated and no",
         "global variable is written. With avr-gcc, constants are in flash.",
         "",
         *_inputs(model, machine, prefix),
@@ -121,8 +121,8 @@ def _about(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
         f" with constants of {machine.bits} bits"
         + (", slopes of 4" if machine.slope_bits == 4 else "")
         + (", a projection of 4" if machine.preparation.matrix_bits == 4 else ""),
-        f"arithmetic  scores are off by at most {machine.arithmetic:.2g} from exact arithmetic with these constants",
-        f"rounding    and by at most {machine.deviation:.2g} from the model, whose constants these were rounded from"
+        f"arithmetic  scores differ by at most {machine.arithmetic:.2g} from exact arithmetic with these constants",
+        f"rounding    and by at most {machine.deviation:.2g} from the model before rounding of its constants"
         + (" and fitted" if machine.bits == 8 else ""),
         "            (for rows within the ranges above, whose prepared features are not clipped)",
         *about_training(model),
@@ -132,7 +132,7 @@ def _about(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
 
 
 def _inputs(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
-    """What the integers of a row stand for, feature by feature where they differ."""
+    """The meaning of the integers of a row, feature by feature if they differ."""
     inputs, macro = machine.preparation.inputs, prefix.upper()
     used = np.zeros(len(inputs.offsets), dtype=bool)
     used[machine.preparation.columns] = True
@@ -140,7 +140,7 @@ def _inputs(model: Model, machine: IntegerMachine, prefix: str) -> list[str]:
     if not (inputs.offsets[used].any() or (inputs.steps[used] != 1).any()):
         least, most = inputs.least[used].min(), inputs.most[used].max()
         return [*lines, f"They are the features themselves, whose range is {least} to {most}."]
-    lines.append("The integer u stands for the value offset + step u; range is that of the data:")
+    lines.append("The integer u means the value offset + step u; range is that of the data:")
     names = model.feature_names or [""] * len(used)
     for j in np.flatnonzero(used)[:_MOST_LINES]:
         ends = f"{inputs.least[j]} to {inputs.most[j]}"

@@ -1,13 +1,14 @@
-"""Rounding to few bits, one constant after the other: what rounding takes away, those that are left make good.
+"""Rounding to few bits, one constant after the other: the remaining constants compensate the error.
 
 With theta the constants of sums Phi theta over rows of the data, and H = Phi' Phi + lambda I, the loss of rounding
 theta to q is (q - theta)' H (q - theta) for each sum. Once q_i is fixed, it is least for the others at
 
     theta_j += (H^-1)_ij / (H^-1)_ii (q_i - theta_i)
 
-where H is that of the constants not yet fixed: a row of the Cholesky factor of H^-1 says it for all that follow. Those
-whose rounding would cost most come first. Constants are taken in groups, whose H fits into the memory; the next group
-is fitted to what a group has lost. All are counted in steps of their own, so that lambda is of steps.
+where H belongs to the constants that are not yet fixed; a row of the Cholesky factor of H^-1 gives the update of all
+later ones. Constants with the largest cost of rounding come first. They are processed in groups with an H that fits
+into memory; each group is fitted to the errors of the previous one. Constants are measured in their own steps, and
+lambda is, too.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import numpy as np
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import one_blas_thread
+from mllkm_scale.plan.device import ROUNDED_TOGETHER
 
 __all__ = ["rounded_in_turn"]
 
-_GROUP = 1200  # constants of a group
-_DAMPING = 0.01  # of the mean of the diagonal of H, for constants that are counted in units
+_DAMPING = 0.01  # of the mean of the diagonal of H, for constants in units of their steps
 
 
 def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Array:
-    """Whole numbers q (P, K) within `tops`, so that Phi (n, P) times `units` q comes near to Phi theta, theta (P, K).
+    """Integers q (P, K) within `tops`, such that Phi (n, P) times `units` q is close to Phi theta, theta (P, K).
 
-    `tops` and `units` are (P, K), or (P, 1) or (1, K) where they are the same for all sums or constants.
+    `tops` and `units` are (P, K), or (P, 1) or (1, K) if they are equal for all sums or constants.
 
     Examples
     --------
@@ -37,10 +38,10 @@ def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Arra
     q = np.zeros_like(theta)
     units, tops = (np.broadcast_to(values, theta.shape) for values in (units, tops))
     lost = np.zeros((len(Phi), theta.shape[1]))
-    scale = units.mean(axis=1)  # of a constant: how far it goes in a step
+    scale = units.mean(axis=1)  # mean step of each constant
     with one_blas_thread():
-        for start in range(0, len(theta), _GROUP):
-            part = slice(start, start + _GROUP)
+        for start in range(0, len(theta), ROUNDED_TOGETHER):
+            part = slice(start, start + ROUNDED_TOGETHER)
             own = scale[part, None]
             A = Phi[:, part] * own[:, 0]
             H = A.T @ A
@@ -52,7 +53,7 @@ def rounded_in_turn(Phi: Array, theta: Array, units: Array, tops: Array) -> Arra
 
 
 def _in_turn(H: Array, theta: Array, units: Array, tops: Array) -> Array:
-    """By the loss of each alone: the largest first, so that all others are left to make it good."""
+    """Round in the order of the individual losses, the largest first, so that all others can compensate it."""
     order = np.argsort(-np.diag(H) * np.square(units).max(axis=1), kind="stable")
     U = np.linalg.cholesky(np.linalg.inv(H[np.ix_(order, order)])).T
     left, q = theta[order], np.zeros_like(theta)

@@ -1,7 +1,7 @@
-"""Which fixed point a machine has: as fine as 4, 8 or 16 bits of constants and 32 bits of sums allow.
+"""The fixed-point scales of a machine: as fine as 4, 8 or 16 bits of constants and 32 bits of sums allow.
 
-Every bound is by interval arithmetic over all rows that there can be: Z is clipped, a bump is at most its height, and
-where a bump is not zero, |o| is within its reach. Where a sum would not fit, its terms get a coarser scale.
+Bounds are computed by interval arithmetic over all possible rows: Z is clipped, a bump is at most its height, and if a
+bump is not zero, |o| is within its support. If a sum would not fit, its terms get a coarser scale.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
@@ -17,17 +16,16 @@ from mllkm_scale.errors import ParameterError
 from mllkm_scale.export.forms import require_exportable
 from mllkm_scale.export.integer.bounds import arithmetic_bound, deviation_bound, rates_of
 from mllkm_scale.export.integer.bump_table import ONE, Bumps, BumpTable, SquaredBumps
-from mllkm_scale.export.integer.checked import MOST
-from mllkm_scale.export.integer.chosen import limit_of
 from mllkm_scale.export.integer.compensation import rounded_in_turn
 from mllkm_scale.export.integer.inputs import Extent, extent_of
+from mllkm_scale.export.integer.integers import MOST, Integers
 from mllkm_scale.export.integer.machine import IntegerMachine
 from mllkm_scale.export.integer.preparation import LIMIT, IntegerPreparation
 from mllkm_scale.export.integer.refit import design, refitted, rows_for
 from mllkm_scale.export.layout import Layout, machine_layout
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.model.model import Model
-from mllkm_scale.plan.device import ROUNDING_ROWS
+from mllkm_scale.plan.device import ROUNDING_ROWS, DeviceLimit
 
 __all__ = ["BITS", "integer_machine", "rounded"]
 
@@ -35,25 +33,23 @@ BITS = (4, 8, 16)
 _JUDGED = 1000
 _MOST_DOWN = 30
 
-Integers = NDArray[np.int64]
-
 
 def integer_machine(model: Model, dataset: Dataset, bits: int | None = None) -> IntegerMachine:
     """A model in integers, for rows like those of a data set.
 
-    With 4 or 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with bumps and
-    features as they have become by rounding. Constants of 4 bits are rounded one after the other, so that those that
-    are left make good what rounding takes away.
+    With 4 or 8 bits, local predictors are fitted again to the scores of the model on rows of the data, with the rounded
+    bumps and features. Constants of 4 bits are rounded one after the other, so that the remaining ones compensate the
+    errors.
 
     Parameters
     ----------
     model : Model
-        Of rows of numbers: one that was trained on a table has an encoding, which this leaves out.
+        A model for rows of numbers; the encoding of a table is not supported.
     dataset : Dataset
-        Rows that the range of features is taken from; labels are not needed.
+        Rows that determine the ranges of features; labels are not needed.
     bits : {4, 8, 16}, optional
-        Of the constants; 4 are those of slopes and of projections of many features, beside which all else has 8. By
-        default those that a training with `max_bytes` has chosen, and otherwise 16.
+        Bits of the constants; 4 applies to slopes and to projections of many features, and all other constants then
+        have 8. By default those chosen by training with `max_bytes`, and otherwise 16.
 
     Examples
     --------
@@ -66,7 +62,7 @@ def integer_machine(model: Model, dataset: Dataset, bits: int | None = None) -> 
     ['near', 'near', 'far', 'far']
     """
     if bits is None:
-        limit = limit_of(model)
+        limit = DeviceLimit.of(model.certificate.params)
         bits = 16 if limit is None else limit.bits
     if bits not in BITS:
         raise ParameterError(f"integer={bits!r}: constants have 4, 8 or 16 bits")
@@ -105,34 +101,33 @@ def rounded(layout: Layout, extent: Extent, rows: Array, slope_bits: int, reach:
     rates = rates_of(layout, scale_bits)
     bumps: Bumps = SquaredBumps.of(rates, bits) if layout.map == "squared" else BumpTable.of(layout.map, rates, bits)
     s, K = layout.levels.shape
-    zeros = np.zeros(s, np.int64)
     machine = IntegerMachine(
-        layout.map,
-        layout.componentwise,
-        bits,
-        slope_bits,
-        preparation,
-        bumps,
-        anchors,
-        anchor_shift,
-        np.zeros((s, K, d), np.int64),
-        np.zeros((s, K), np.int64),
-        0,
-        0,
-        zeros,
-        0,
+        map=layout.map,
+        componentwise=layout.componentwise,
+        bits=bits,
+        slope_bits=slope_bits,
+        preparation=preparation,
+        bumps=bumps,
+        anchors=anchors,
+        anchor_shift=anchor_shift,
+        slopes=np.zeros((s, K, d), np.int64),
+        levels=np.zeros((s, K), np.int64),
+        level_shift=0,
+        product_shift=0,
+        downs=np.zeros(s, np.int64),
+        score_bits=0,
     )
     return with_predictors(machine, layout.slopes, layout.levels)
 
 
 def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> IntegerMachine:
-    """The machine with these slopes (s, K, d) and levels (s, K), which are of z', in the finest scale that fits."""
+    """The machine with these slopes (s, K, d) and levels (s, K) in z', in the finest scale that fits."""
     top, steepest = (2 ** (bits - 1) - 1 for bits in (machine.bits, machine.slope_bits))
     heights = machine.bumps.heights / ONE
     slopes, levels = slopes / heights[:, None, None], levels / heights[:, None] * 2.0**machine.scale_bits
     offsets = _offsets(machine)
     level_shift = _level_shift(machine, slopes, levels, offsets, top, steepest)
-    # Of every kernel: slopes are times 2^width, as large as the type and the sums of 32 bits allow.
+    # Slopes of every kernel are multiplied by 2^width, as large as the type and sums of 32 bits allow.
     tiny = 2.0**-900
     sums = _sums(machine, np.abs(slopes), np.abs(levels), offsets, 0)
     room = np.stack(
@@ -172,7 +167,8 @@ def with_predictors(machine: IntegerMachine, slopes: Array, levels: Array) -> In
 def with_compensation(
     machine: IntegerMachine, slopes: Array, levels: Array, U: Integers, targets: Array
 ) -> IntegerMachine:
-    """The same scale, with constants rounded in turn by the integer rows U, where sums fit and scores come nearer."""
+    """The same scale, with constants rounded with compensation on the integer rows U, if sums fit and scores
+    improve."""
     s, K, d = slopes.shape
     n = rows_for(machine, len(U))
     theta = np.concatenate([slopes.transpose(0, 2, 1), levels[:, None, :]], axis=1).reshape(-1, K)
@@ -202,14 +198,14 @@ def _reach(model: Model, layout: Layout, dataset: Dataset) -> float:
 
 
 def _offsets(machine: IntegerMachine) -> Array:
-    """The largest |o| (s, d) that a row can have where its bump is not zero."""
+    """The largest |o| (s, d) of a row with a nonzero bump."""
     most = machine.preparation.limit + np.abs(machine.anchors << machine.anchor_shift)
     offsets: Array = np.minimum(most, np.sqrt(machine.bumps.reach)[:, None])
     return offsets
 
 
 def _sums(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, level_shift: int) -> Array:
-    """The largest |P| of each kernel, (s,), for absolute slopes and levels; every partial sum is within it too."""
+    """The largest |P| of each kernel, (s,), for absolute slopes and levels; this also bounds partial sums."""
     if machine.componentwise:
         heights = machine.bumps.heights
         moved = offsets * (heights / ONE)[:, None] + 1
@@ -224,7 +220,7 @@ def _sums(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array,
 
 
 def _level_shift(machine: IntegerMachine, slopes: Array, levels: Array, offsets: Array, top: int, steepest: int) -> int:
-    """The shift of levels with which rounding, of slopes and of levels, costs least."""
+    """The shift of levels with the smallest cost of rounding slopes and levels."""
     spread = np.minimum(np.square(offsets).sum(axis=1), machine.bumps.reach) / 3
     steep = np.abs(slopes).max(axis=(1, 2)) / steepest
     high = np.abs(levels).max(axis=1) / top

@@ -1,8 +1,8 @@
-"""What an integer machine is given: each feature as a whole number of its own step, measured from its own offset.
+"""Inputs of an integer machine: each feature is an integer, with its own step and offset.
 
     x = offset + step u,   low <= u <= high
 
-Whole numbers that fit are taken as they are, so that offset and step are 0 and 1. Otherwise the step is a power of two.
+Whole numbers that fit are unchanged, with offset 0 and step 1. Otherwise the step is a power of two.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.dataset import Dataset
+from mllkm_scale.export.integer.integers import Integers
 
 __all__ = ["Extent", "Inputs", "extent_of"]
 
 
 @dataclass(frozen=True)
 class Extent:
-    """The least and largest value of each feature, and whether all of its values are whole numbers."""
+    """The smallest and largest value of each feature, and whether all of its values are whole numbers."""
 
     low: Array  # (features,)
     high: Array
@@ -29,7 +30,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The integers that stand for features.
+    """The integer representation of features.
 
     Examples
     --------
@@ -43,12 +44,12 @@ class Inputs:
     steps: Array
     low: int
     high: int
-    least: NDArray[np.int64]  # of the data, for each feature
-    most: NDArray[np.int64]
+    least: Integers  # of the data, for each feature
+    most: Integers
 
     @classmethod
     def of(cls, extent: Extent, used: NDArray[np.bool_], bits: int) -> Inputs:
-        """Integers of so many bits; of 8 without a sign where all features that are used are such numbers."""
+        """Integers of this number of bits; unsigned with 8 bits if all used features are such numbers."""
         n = len(used)
         offsets, steps = np.zeros(n), np.ones(n)
         low, high = np.where(used, extent.low, 0.0), np.where(used, extent.high, 0.0)
@@ -70,19 +71,19 @@ class Inputs:
         """The type in C."""
         return "uint8_t" if self.low == 0 else "int16_t"
 
-    def quantise(self, X: ArrayLike) -> NDArray[np.int64]:
+    def quantise(self, X: ArrayLike) -> Integers:
         """The integers of raw rows; values beyond the range become its ends."""
         codes = np.rint((np.asarray(X, np.float64) - self.offsets) / self.steps)
         return np.clip(codes, self.low, self.high).astype(np.int64)
 
     def values(self, U: ArrayLike) -> Array:
-        """The raw rows that integers stand for."""
+        """The raw rows represented by integers."""
         rows: Array = self.offsets + self.steps * np.asarray(U)
         return rows
 
 
 def extent_of(dataset: Dataset) -> Extent:
-    """One pass over the rows."""
+    """The extent, in one pass over the rows."""
     low, high = np.full(dataset.n_features, np.inf), np.full(dataset.n_features, -np.inf)
     whole = np.ones(dataset.n_features, dtype=bool)
     for _, chunk in dataset.chunks():

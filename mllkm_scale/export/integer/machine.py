@@ -1,4 +1,4 @@
-"""A machine in integers, and its arithmetic: what the C header computes, bit for bit.
+"""A machine in integers, with the same arithmetic as the C header, bit for bit.
 
     o = Z - (C_m << anchor_shift)
     global           P_k = <o, W_mk> + (L_mk << level_shift)
@@ -18,14 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.export.integer.bump_table import ONE, Bumps
-from mllkm_scale.export.integer.checked import halved, int32
-from mllkm_scale.export.integer.pairs import paired
+from mllkm_scale.export.integer.integers import Integers, halved, int32, paired
 from mllkm_scale.export.integer.preparation import IntegerPreparation
 from mllkm_scale.kernels.maps import MapName
 
 __all__ = ["IntegerMachine"]
 
-Integers = NDArray[np.int64]
 _ROWS = 4096
 
 
@@ -36,16 +34,16 @@ class IntegerMachine:
     Attributes
     ----------
     bits : int
-        Of anchors and levels: 8 or 16.
+        Bits of anchors and levels: 8 or 16.
     slope_bits : int
-        Of slopes: 4, 8 or 16.
+        Bits of slopes: 4, 8 or 16.
     score_bits : int
-        A score stands for itself times 2^-score_bits.
+        An integer score means its value times 2^-score_bits.
     arithmetic : float
-        How far a score may be, for any row within the extent of the data, from that of the same constants in exact
-        arithmetic.
+        Bound on the difference of scores from exact arithmetic with the same constants, for any row within the extent
+        of the data.
     deviation : float
-        How far it may be from that of the model.
+        Bound on the difference from the scores of the model.
     """
 
     map: MapName
@@ -67,7 +65,7 @@ class IntegerMachine:
 
     @property
     def scale_bits(self) -> int:
-        """b: Z stands for Z 2^-b."""
+        """b: Z means Z 2^-b."""
         return self.preparation.scale_bits
 
     @property
@@ -83,7 +81,7 @@ class IntegerMachine:
         return int(self.levels.shape[1])
 
     def scores(self, U: ArrayLike) -> Integers:
-        """Integer scores (rows, K) of rows of integers, as `preparation.inputs.quantise` makes them."""
+        """Integer scores (rows, K) of integer rows from `preparation.inputs.quantise`."""
         rows = np.asarray(U, dtype=np.int64)
         F = np.zeros((len(rows), self.n_scores), np.int64)
         for start in range(0, len(rows), _ROWS):
@@ -124,12 +122,12 @@ class IntegerMachine:
 
     @property
     def step(self) -> float:
-        """What one of Z stands for."""
+        """The value of one unit of Z."""
         return 2.0**-self.scale_bits
 
     @property
     def units(self) -> Array:
-        """What one of a slope stands for, (s,): a bump is its height at the anchor to them."""
+        """The value of one unit of a slope, (s,), for bumps relative to their height at the anchor."""
         widths = self.score_bits + self.downs - self.scale_bits
         widths = widths if self.componentwise else widths + self.product_shift - 15
         units: Array = self.bumps.heights / ONE * 2.0**-widths
@@ -137,7 +135,7 @@ class IntegerMachine:
 
     @property
     def constants(self) -> dict[str, NDArray[np.integer]]:
-        """Tables of C, in the types that they have there."""
+        """Tables for the C header, in their types."""
         kind = np.int8 if self.bits == 8 else np.int16
         slopes = self.slopes.reshape(self.n_kernels, -1)
         return (
@@ -153,12 +151,13 @@ class IntegerMachine:
 
     @property
     def constant_bytes(self) -> int:
-        """Of all tables."""
+        """Bytes of all tables."""
         return sum(values.nbytes for values in self.constants.values())
 
     @property
     def stack_bytes(self) -> int:
-        """Of the arrays of a call: prepared features; their sums before, or offsets and the sums of a kernel after."""
+        """Bytes of the arrays of a call: prepared features, and either their sums, or offsets and the sums of a
+        kernel."""
         before = 0 if self.preparation.matrix.ndim == 1 else 4 * self.n_features
         after = 4 * self.n_scores if self.componentwise else 2 * self.n_features
         return 2 * self.n_features + before + after + 4 * self.n_scores

@@ -3,9 +3,9 @@
     w_j = clip(u_c(j) << ups_j), or its level between knots
     Z_i = clip((shift_i + sum_j matrix_ij w_j + half) >> downs_i, -limit, limit)
 
-Z_i stands for z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns of
+Z_i means z'_i = Z_i 2^-b. Each row of the matrix is as fine as its type and 32 bits of the sum allow. Columns with
 large weights are shifted up, so that the matrix has digits left for the others. A matrix of many columns may have 4
-bits: each weight then makes good what rounding has taken from those before it.
+bits: each weight then compensates the rounding errors of those before it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,24 @@ from numpy.typing import NDArray
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.data.preparation.quantiles import Quantiles
 from mllkm_scale.errors import ParameterError
-from mllkm_scale.export.integer.checked import MOST, halved, int32
 from mllkm_scale.export.integer.compensation import rounded_in_turn
 from mllkm_scale.export.integer.inputs import Extent, Inputs
-from mllkm_scale.export.integer.pairs import paired
+from mllkm_scale.export.integer.integers import MOST, Integers, halved, int32, paired
 from mllkm_scale.export.layout import Preparation
 
 __all__ = ["LIMIT", "IntegerPreparation"]
 
 LIMIT = 2**14 - 1
-"""Of |Z|: a difference of two is an int16."""
+"""Largest |Z|: the difference of two values is an int16."""
 
-Integers = NDArray[np.int64]
 _MOST_DOWN, _MOST_CLIPPED, _TINY = 28, 8, 2.0**-900
-_MANY_COLUMNS = 64  # with more of them, a matrix may have 4 bits
-_STEEP = 4.0  # times the median of its row that a weight may be before its column is shifted
+_MANY_COLUMNS = 64  # with more columns, a matrix may have 4 bits
+_STEEP = 4.0  # a column is shifted if a weight exceeds this multiple of the median of its row
 
 
 @dataclass(frozen=True)
 class Knots:
-    """Piecewise linear maps of columns, one after another, from inputs to levels from 0."""
+    """Piecewise linear maps of columns, one after another, from inputs to non-negative levels."""
 
     starts: Integers
     values: Integers
@@ -66,7 +64,7 @@ def _columns(
 
 
 def interpolated(u: Integers, values: Integers, levels: Integers) -> Integers:
-    """Between knots, rounded down."""
+    """Linear interpolation between knots, rounded down."""
     if len(values) == 1:
         return np.full_like(u, levels[0])
     low = np.clip(np.searchsorted(values, u, side="right") - 1, 0, len(values) - 2)
@@ -87,9 +85,9 @@ class IntegerPreparation:
     limit: int
     scale_bits: int  # b
     ups: Integers | None
-    within: tuple[int, int]  # that columns are clipped to
+    within: tuple[int, int]  # range to which columns are clipped
     matrix_bits: int  # 4, 8 or 16
-    errors: Array  # (d,): how far Z may be from z' 2^b, for inputs within the extent of the data
+    errors: Array  # (d,): bound on |Z - z' 2^b|, for inputs within the extent of the data
 
     def columns_of(self, U: Integers) -> Integers:
         """w (rows, p) of integer rows."""
@@ -105,10 +103,10 @@ class IntegerPreparation:
     def of(
         cls, preparation: Preparation, extent: Extent, rows: Array, scale_bits: int, limit: int, bits: int
     ) -> IntegerPreparation:
-        """The preparation times 2^scale_bits or less, with a matrix of so many bits and factors of 16.
+        """The preparation times at most 2^scale_bits, with a matrix of this number of bits and factors of 16 bits.
 
-        Rows of the matrix are rounded so that `rows` of the data, which are raw, lose least. A matrix of few columns
-        has no less than 8 bits.
+        Rows of the matrix are rounded for the smallest error on the raw `rows`. A matrix of few columns has at least 8
+        bits.
         """
         if preparation.unit_norm:
             raise ParameterError(
@@ -121,7 +119,7 @@ class IntegerPreparation:
         assert matrix is not None
         knots = preparation.knots
         if preparation.matrix is not None and full:
-            # Features that have no part in any component are not read.
+            # Features without weight in any component are not read.
             columns = np.flatnonzero(matrix.any(axis=0))
             columns = columns if len(columns) else np.arange(1)
             matrix = matrix[:, columns]
@@ -133,7 +131,7 @@ class IntegerPreparation:
         input_bits = _input_bits(matrix, bits)
         inputs = Inputs.of(extent, used, input_bits)
         within = inputs.low, inputs.high
-        # Of every column: u_j = base_j + unit_j w_j, with w_j up to most_j, and off by so much.
+        # For every column: u_j = base_j + unit_j w_j, with w_j up to most_j, and its error.
         base, unit = inputs.offsets[columns] - centre, inputs.steps[columns].copy()
         most, off = np.full(len(columns), float(max(-inputs.low, inputs.high))), np.zeros(len(columns))
         ends = np.maximum(np.abs(inputs.least), np.abs(inputs.most))[columns].astype(np.float64)
@@ -164,7 +162,7 @@ class IntegerPreparation:
             sums = np.abs(better) @ most + np.abs((wanted + (with_unit - better / by_row) @ mean) * factor)
             whole = better if sums.max() < MOST - 2.0**29 else whole
         lost = with_unit - whole / by_row
-        wanted = wanted + (lost * mean if diagonal else lost @ mean)  # so that it is nothing on average
+        wanted = wanted + (lost * mean if diagonal else lost @ mean)  # so that the error is zero on average
         shift = np.rint(wanted * factor).astype(np.int64)
         off = scale * (np.abs(lost) * (ends + np.abs(mean)) + np.abs(with_unit) * off)
         errors = (off if diagonal else off.sum(axis=1)) + scale * np.abs(wanted - shift / factor) + 0.5
@@ -185,7 +183,7 @@ class IntegerPreparation:
 
     @property
     def rounding(self) -> Array:
-        """How far Z (d,) may be from the same constants in exact arithmetic."""
+        """Bound on the difference of Z (d,) from exact arithmetic with the same constants."""
         if self.knots is None:
             return np.full(len(self.shift), 0.5)
         lost = np.abs(self.matrix) * self.knots.mapped
@@ -194,7 +192,7 @@ class IntegerPreparation:
 
     @property
     def constant_arrays(self) -> dict[str, NDArray[np.integer]]:
-        """Tables of C; those that would say nothing are left out."""
+        """Tables for the C header, without trivial ones."""
         diagonal, n = self.matrix.ndim == 1, len(self.inputs.offsets)
         kind = np.int16 if diagonal or np.abs(self.matrix).max() > 127 else np.int8
         tables: dict[str, NDArray[np.integer]] = {
@@ -218,7 +216,7 @@ class IntegerPreparation:
 
 
 def _finest(matrix: Array, spread: Array, top: int, room: Array) -> Array:
-    """The exponent of each row for which rounding, and clipping where that is worth it, costs the data least."""
+    """The exponent of each row with the smallest error on the data by rounding, and possibly clipping."""
     largest = np.abs(matrix) if matrix.ndim == 1 else np.abs(matrix).max(axis=1)
     first = np.floor(np.log2(np.minimum(top / np.maximum(largest, _TINY), room)))
     if matrix.ndim == 1:
@@ -234,7 +232,7 @@ def _finest(matrix: Array, spread: Array, top: int, room: Array) -> Array:
 
 
 def _ups(matrix: Array, ends: Array, reach: int) -> Integers | None:
-    """Shifts of columns with large weights, which would leave few digits for the others, as far as their range allows.
+    """Shifts of columns with large weights, which would leave few digits for the others, as far as the range allows.
 
     Inputs up to `ends` are then up to `reach`.
     """
@@ -246,7 +244,7 @@ def _ups(matrix: Array, ends: Array, reach: int) -> Integers | None:
 
 
 def _input_bits(matrix: Array, bits: int) -> int:
-    """Bits of an input, so that a sum over all columns leaves the matrix about as many as it should have."""
+    """Bits of an input, such that a sum over all columns leaves enough bits for the matrix."""
     if matrix.ndim == 1:
         return 16
     room = 31 - np.log2(matrix.shape[1])
@@ -256,7 +254,7 @@ def _input_bits(matrix: Array, bits: int) -> int:
 def _knots(
     knots: Quantiles, inputs: Inputs, columns: Integers, centre: Array, top: int, base: Array, unit: Array, off: Array
 ) -> Knots:
-    """Knots in integers, whose levels are up to `top`; base, unit and error of their columns are set."""
+    """Knots in integers, with levels up to `top`; sets base, unit and error of their columns."""
     starts, values, levels = [0], [], []
     for j in range(len(columns)):
         own, shares = knots.knots(j)
@@ -266,7 +264,8 @@ def _knots(
             places = np.clip(np.rint((own + centre[j] - offset) / step), inputs.low, inputs.high).astype(np.int64)
             rise = (shares[-1] - shares[0]) or 1.0
             heights = np.rint((shares - shares[0]) / rise * top).astype(np.int64)
-            # Of knots that have become one, the last says what is above, and the first what is below.
+            # Of knots that are rounded to the same value, the last determines the level above, and the first the level
+            # below.
             last = np.append(np.diff(places) > 0, True)
             places, heights = places[last], heights[last]
             base[j], unit[j] = shares[0], rise / top

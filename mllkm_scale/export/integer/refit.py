@@ -1,9 +1,9 @@
-"""Local predictors fitted again to the scores of the model, with bumps and features as rounding has left them.
+"""Fits local predictors again to the scores of the model, with rounded bumps and features.
 
     min |Phi theta - f|^2 over theta = (slopes, levels),    Phi_im = [h_m o_m, h_m] of the integers of a row
 
-by conjugate gradients from the predictors of the model, with columns of unit norm. Rows that are held out say when to
-stop: the first steps repair what rounding has moved, the last ones would fit the sample alone.
+by conjugate gradients from the predictors of the model, with columns of unit norm. Held-out rows determine when to
+stop: the first steps correct rounding errors, and later steps would overfit the sample.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import one_blas_thread
+from mllkm_scale.export.integer.integers import Integers
 from mllkm_scale.export.integer.machine import IntegerMachine
+from mllkm_scale.plan.device import FITTED_NUMBERS
 
 __all__ = ["design", "refitted", "rows_for"]
 
-_MOST_NUMBERS = 32_000_000  # of Phi, in single precision
 _LEAST_ROWS = 64
-_STEPS, _PATIENCE, _HELD = 60, 5, 4  # one row of so many is held out
+_STEPS, _PATIENCE, _HELD = 60, 5, 4  # largest steps, patience, and one of this number of rows is held out
 
 
-def refitted(machine: IntegerMachine, U: NDArray[np.int64], targets: Array) -> tuple[Array, Array]:
-    """Slopes (s, K, d) and levels (s, K) of z' that come nearest to the targets (rows, K) on integer rows."""
+def refitted(machine: IntegerMachine, U: Integers, targets: Array) -> tuple[Array, Array]:
+    """Slopes (s, K, d) and levels (s, K) in z' with the best fit to the targets (rows, K) on integer rows."""
     s, K, d = machine.slopes.shape
     n = rows_for(machine, len(U))
     Phi, F = design(machine, U[:n]), targets[:n].astype(np.float64)
@@ -42,12 +43,12 @@ def refitted(machine: IntegerMachine, U: NDArray[np.int64], targets: Array) -> t
 
 
 def rows_for(machine: IntegerMachine, n_rows: int) -> int:
-    """Rows that Phi is made of."""
-    return min(n_rows, max(_LEAST_ROWS, _MOST_NUMBERS // (machine.n_kernels * (machine.n_features + 1))))
+    """Number of rows of Phi."""
+    return min(n_rows, max(_LEAST_ROWS, FITTED_NUMBERS // (machine.n_kernels * (machine.n_features + 1))))
 
 
-def design(machine: IntegerMachine, U: NDArray[np.int64]) -> Array:
-    """Phi (rows, s (d + 1)) in single precision, of offsets in units of z'."""
+def design(machine: IntegerMachine, U: Integers) -> Array:
+    """Phi (rows, s (d + 1)) in single precision, with offsets in units of z'."""
     Z = machine.preparation.apply(U)
     s, d = machine.anchors.shape
     Phi = np.empty((len(Z), s, d + 1), np.float32)
@@ -62,7 +63,7 @@ def design(machine: IntegerMachine, U: NDArray[np.int64]) -> Array:
 
 
 def _conjugate_gradients(Phi: Array, F: Array, held: NDArray[np.bool_]) -> Array:
-    """What to add to theta, for the residuals F: the iterate that is best on the rows held out, or nothing."""
+    """The change of theta for the residuals F: the iterate that is best on held-out rows, or zero."""
     norms = np.sqrt(np.einsum("ij,ij->j", Phi, Phi, dtype=np.float64))
     scales = (1.0 / np.where(norms > 0, norms, np.inf)).astype(np.float32)[:, None]
     A, B = Phi[~held], Phi[held]

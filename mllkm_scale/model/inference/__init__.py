@@ -1,1 +1,2 @@
-"""The decision function and the labels of many rows, and the files they come from and go to."""
+"""The decision function and the labels of many rows, and the files from which rows are read and to which predictions
+are written."""

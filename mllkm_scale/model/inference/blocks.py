@@ -1,6 +1,6 @@
-"""In which blocks a model is evaluated: arithmetic over its sizes, and of nothing else.
+"""The blocks in which a model is evaluated, computed from its sizes only.
 
-The sizes of a block decide the last bits of a product. They do not depend on how many rows are asked for.
+The sizes of a block determine the last bits of a product, so they do not depend on the number of rows to evaluate.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mllkm_scale.errors import DataError
 
 __all__ = ["BlockPlan", "Rows", "plan_blocks"]
 
-BLOCK_BYTES = 2 << 20  # what stays in the caches of a core is evaluated fastest
-GROUP_BYTES = 32 << 20  # bound on a block of the fewest rows, held by taking few kernels at a time
+BLOCK_BYTES = 2 << 20  # a block that stays in the caches of a core is evaluated fastest
+GROUP_BYTES = 32 << 20  # bound on a block of the fewest rows, kept by evaluating few kernels at a time
 MIN_ROWS, MAX_ROWS = 16, 256
-TASK_ROWS = 4096  # most rows that a thread is handed at a time
-THREAD_WORK = 3e6  # multiply-adds of a block from which threads help: in shorter ones they wait for the interpreter
+TASK_ROWS = 4096  # largest number of rows of a task
+THREAD_WORK = 3e6  # multiply-adds of a block from which threads help: in smaller blocks they wait for the interpreter
 
 
 @dataclass(frozen=True)
 class BlockPlan:
     """`rows` rows, a power of two, are evaluated at once on `kernels` kernels at a time.
 
-    `block_bytes` is about the memory that it takes beside the model: for each thread that evaluates.
+    `block_bytes` is approximately the additional memory of each thread that evaluates.
     """
 
     rows: int
@@ -39,16 +39,16 @@ class BlockPlan:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to be evaluated; their name and the number of the first one are for messages."""
+    """Rows to evaluate; their name and the number of the first one are for messages."""
 
     X: NDArray[Any]
     first_row: int = 0
     name: str = "X"
-    index: NDArray[Any] | None = None  # which rows these are, counted from the first one; None for all
+    index: NDArray[Any] | None = None  # numbers of these rows, counted from the first one; None for all
 
     @classmethod
     def of(cls, X: ArrayLike) -> Rows:
-        """All rows of what should be a matrix of real numbers."""
+        """All rows of X, which must be a matrix of real numbers."""
         if hasattr(X, "toarray"):
             raise DataError("X is sparse, which is not supported: give a dense array, such as X.toarray()")
         values = np.asarray(X)
@@ -72,14 +72,14 @@ class Rows:
     def in_blocks(
         self, height: int, n_jobs: int | None, row_work: float, evaluate: Callable[[slice, NDArray[Any]], None]
     ) -> None:
-        """Call `evaluate(rows, block)` for every block, in so many threads with one BLAS thread each.
+        """Call `evaluate(rows, block)` for every block, in `n_jobs` threads with one BLAS thread each.
 
-        A block has always `height` rows in double precision, the last one filled up with zeros. `row_work` is about
-        what a row takes, in multiply-adds of double precision: threads are for blocks that are worth it.
+        A block always has `height` rows in double precision; the last one is filled with zeros. `row_work` is the
+        approximate cost of a row in multiply-adds of double precision; small blocks are evaluated without threads.
         """
         n_blocks = -(-len(self) // height)
         size = min(n_threads(n_jobs) if height * row_work >= THREAD_WORK else 1, n_blocks or 1)
-        # A task of one small block costs more in being handed over than in being done.
+        # The overhead of a task with one small block exceeds its work.
         in_task = height * max(1, min(TASK_ROWS // height, n_blocks // (4 * size)))
 
         def work(first: int) -> None:
@@ -97,7 +97,7 @@ class Rows:
 def plan_blocks(
     n_kernels: int, n_features_in: int, n_features: int, componentwise: bool, itemsize: int = 8
 ) -> BlockPlan:
-    """The blocks of a model with so many kernels, features of a row as given, and features of an anchor.
+    """The blocks of a model with these numbers of kernels, input features, and features of an anchor.
 
     `itemsize` is the bytes of a number: 4 in single precision.
 
@@ -114,6 +114,6 @@ def plan_blocks(
     rows = MAX_ROWS
     while rows > MIN_ROWS and rows * kernels * cell_bytes > BLOCK_BYTES:
         rows //= 2
-    # Rows as given, scaled and centred, and as projected.
+    # Rows as given, scaled and centred, and projected.
     row_bytes = 8 * (3 * n_features_in + n_features)
     return BlockPlan(rows, kernels, rows * (kernels * cell_bytes + row_bytes))

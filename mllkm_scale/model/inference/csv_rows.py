@@ -1,7 +1,7 @@
-"""Rows of CSV text to be predicted, from a file or as they come through a pipe: a cell a column, no label needed.
+"""Rows of CSV text to predict, from a file or as they arrive through a pipe, without labels.
 
 Separator and header are detected as in `convert`. Columns are matched by name if the text and the model have names.
-What is no feature is left out, whatever it holds.
+Columns that are not features are left out, whatever they hold.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def csv_rows(
     encoding: Encoding | None = None,
     matched: Callable[[MatchedColumns], object] = lambda columns: None,
 ) -> Iterator[Array]:
-    """Rows of each block of lines, encoded if there is an encoding; the first lines tell the layout.
+    """Rows of each block of lines, encoded if there is an encoding; the first lines determine the layout.
 
     `matched` is called with the columns that were matched by name.
 
     Raises
     ------
     DataError
-        If a line has other columns, or a cell is not what its column holds: line and column are named.
+        If a line has other columns, or a cell does not fit its column; the message names line and column.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def csv_rows(
 
 
 def piped_records(stream: IO[Any], name: str) -> Iterator[Lines]:
-    """Numbered records of a stream as they come; only the one that is not yet ended is waited for.
+    """Numbered records of a stream as they arrive, without waiting for more than the current record.
 
     >>> import io
     >>> list(piped_records(io.BytesIO(b"1,2\\r\\n3,4"), "standard input"))
@@ -91,7 +91,7 @@ def _piped_lines(stream: IO[Any], name: str) -> Iterator[Lines]:
 
 
 def _tells_layout(lines: Lines, options: ReadOptions, features: Features) -> bool:
-    """Whether no further line is needed: a second one says whether the first holds names, if no cell is a number."""
+    """Whether no further line is needed: if no cell is a number, a second line shows whether the first holds names."""
     if len(lines) >= 2:
         return True
     if not lines:
@@ -103,7 +103,7 @@ def _tells_layout(lines: Lines, options: ReadOptions, features: Features) -> boo
 
 
 def _names_features(line: str, features: Features) -> bool:
-    """Whether a line holds the names of features: one that is no number stands in no other line."""
+    """Whether a line holds the names of features, at least one of which is not a number."""
     texts = [] if features.names is None else [name for name in features.names if not is_number(name)]
     return bool(texts) and all(text in line for text in texts)
 

@@ -1,6 +1,6 @@
-"""The decision function of rows, block by block: by tables where the model has some, else by groups of kernels.
+"""The decision function of rows, block by block: by tables if the model has them, otherwise by groups of kernels.
 
-The bits of a row's value do not depend on the rows that it is asked for with: blocks have always the same height.
+The bits of the value of a row do not depend on the other rows, because blocks always have the same height.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["decide", "global_predictors"]
 
 
 def decide(model: Model, rows: Rows, n_jobs: int | None = None) -> Array:
-    """f of rows that are checked as they are evaluated: (n,) for two classes, and (n, K) otherwise."""
+    """f of rows, which are also checked: (n,) for two classes, and (n, K) otherwise."""
     model.require_features(rows.X.shape[1], rows.name)
     tables = model.form.tables
     F = np.empty((len(rows), model.n_machines))
@@ -41,7 +41,7 @@ def decide(model: Model, rows: Rows, n_jobs: int | None = None) -> Array:
 
 
 def _decide_block(model: Model, block: Array, tables: AdditiveModel | None) -> Array:
-    # Overflow ends as a value that is not finite, whose row is named.
+    # An overflow gives a value that is not finite; the message names the row.
     with np.errstate(over="ignore", invalid="ignore"):
         Z = model.preprocessor.transform(block, np.float64)
         if tables is not None:
@@ -56,13 +56,13 @@ def _decide_block(model: Model, block: Array, tables: AdditiveModel | None) -> A
 
 
 def _groups(model: Model) -> list[slice]:
-    """Kernels that are evaluated at a time."""
+    """Groups of kernels that are evaluated at the same time."""
     at_once = model.blocks.kernels
     return [slice(i, i + at_once) for i in range(0, model.n_kernels, at_once)]
 
 
 def global_predictors(model: Model) -> list[GlobalPredictors]:
-    """The groups of global kernels, laid out for evaluation."""
+    """The groups of global kernels, in the layout for evaluation."""
     map, coef, local_coef = model.family.map, model.coef, model.local_coef
     return [
         GlobalPredictors.of(map, model.anchors[g], model.gammas[g], coef[:, g], local_coef[:, g])

@@ -21,7 +21,8 @@ __all__ = ["PredictionWork", "decision_pass"]
 
 @dataclass(frozen=True)
 class PredictionWork:
-    """First row, and labels (their positions among the classes) or decision function of the rows of chunks."""
+    """Computes the first row, and labels (as positions among the classes) or the decision function of the rows of
+    chunks."""
 
     model: Shared[Model]
     dataset: Dataset
@@ -45,7 +46,7 @@ class PredictionWork:
 def decision_pass(model: Model, dataset: Dataset, executor: Executor, *, scores: bool) -> Iterator[tuple[int, Array]]:
     """First row, and labels or decision function, of ranges of rows in order; any executor gives the same bits.
 
-    The data set has the rows as the model takes them: `Model.numeric` makes these of a table.
+    The rows must be numbers: `Model.numeric` makes them from a table.
     """
     assert model.step is None
     model.require_features(dataset.n_features, dataset.name)

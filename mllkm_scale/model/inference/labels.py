@@ -1,13 +1,13 @@
-"""Labels of rows by single precision where that is sure, and by the decision function where it is not.
+"""Labels of rows in single precision if it determines them, and by the decision function otherwise.
 
-In single precision f is off by at most about
+In single precision, the error of f is at most about
 
     2^-24 sum_m h_m(x) (64 + 16 gamma_m (|x|^2 + |c_m|^2)) (|x| |w_m| + |l_m|),
 
-the rounding of the sums, and that of the distance in each bump; w_m and l_m are the largest over the classes. The bound
-comes out of the same matrix product as f, as six further columns. Rows whose classes are nearer to one another than
-that are evaluated again in double precision. The factors 64 and 16 are several times what was ever seen; they are no
-proof.
+which covers the rounding of the sums and of the distance in each bump; w_m and l_m are the largest over the classes.
+The bound is computed by the same matrix product as f, in six further columns. Rows for which the difference between two
+classes is below the bound are evaluated again in double precision. The factors 64 and 16 are several times the largest
+observed errors; they are not proved.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["SinglePrecision", "label_codes", "single_precision"]
 
 
 _UNIT = 2.0**-24
-_SUMS, _DISTANCE = 64.0, 16.0  # units that sums, and squared distances, may be off
-_LOST = 2.0**-120  # what is below it may have few digits, or none
+_SUMS, _DISTANCE = 64.0, 16.0  # error of sums, and of squared distances, in units of rounding
+_LOST = 2.0**-120  # smaller numbers may have few digits, or none
 
 
 def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[np.int64]:
-    """Position among the classes of the label of each row: what `Model.codes` makes of the decision function."""
+    """Position among the classes of the label of each row, as `Model.codes` computes it from the decision function."""
     machine = model.single_precision
     if machine is None:
         return model.codes(decide(model, rows, n_jobs))
@@ -45,7 +45,7 @@ def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[
     def evaluate(at: slice, block: Array) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             F, error = machine.decide(model.preprocessor.transform(block, np.float64)[: at.stop - at.start])
-            sure[at] = _lead(F) > 2.0 * error  # false where something is not a number
+            sure[at] = _lead(F) > 2.0 * error  # false for NaN
             codes[at] = model.codes(F[:, 0] if F.shape[1] == 1 else F)
 
     rows.in_blocks(machine.block_rows, n_jobs, 0.5 * model.row_work, evaluate)
@@ -56,7 +56,7 @@ def label_codes(model: Model, rows: Rows, n_jobs: int | None = None) -> NDArray[
 
 
 def _lead(F: Array) -> Array:
-    """By how much the class that is decided for is ahead of the next."""
+    """The difference between the largest score and the next one."""
     if F.shape[1] == 1:
         return np.abs(F[:, 0])
     best = np.partition(F, -2, axis=1)
@@ -66,16 +66,18 @@ def _lead(F: Array) -> Array:
 
 @dataclass(frozen=True)
 class SinglePrecision:
-    """Predictors in single precision, with what a bound on their error is made of."""
+    """Predictors in single precision, with the columns for a bound on their error."""
 
     predictors: GlobalPredictors
-    columns: Array  # (s, K (d + 1) + 6), filled up: the table of the predictors, and what bounds its error
-    unit: float  # what the columns were divided by
-    lost: tuple[float, float]  # what tiny bumps and coefficients add to the error: times |x|, and at least
+    columns: Array  # (s, K (d + 1) + 6), padded: the table of the predictors, and the columns of the bound
+    unit: float  # divisor of the columns
+    lost: tuple[
+        float, float
+    ]  # contribution of tiny bumps and coefficients to the error: a factor of |x|, and a constant
     block_rows: int
 
     def decide(self, X: Array) -> tuple[Array, Array]:
-        """f (rows, K), and how far each row of it may be off (rows,)."""
+        """f (rows, K), and a bound on its error (rows,)."""
         _, K, width = self.predictors.table.shape
         Z = self.predictors.relative(X)
         sums = self.predictors.bumps(Z) @ self.columns
@@ -89,7 +91,8 @@ class SinglePrecision:
 
 
 def single_precision(model: Model) -> SinglePrecision | None:
-    """For global gaussian kernels; other maps are steep near an anchor, or of no relative precision at their rim."""
+    """The single-precision form, for global gaussian kernels only: other maps are steep near an anchor, or have no
+    relative precision at the end of their support."""
     d = model.anchors.shape[1]
     if model.family.componentwise or model.family.map != "gaussian":
         return None

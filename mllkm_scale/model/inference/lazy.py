@@ -1,7 +1,7 @@
 """Decisions on collections of dask and xarray, as collections that are computed later.
 
-The model is one node of the graph, on which all blocks depend: a worker gets it once, and keeps it while it is needed.
-What comes out has a type that is known before: nothing is computed when the collection is made.
+The model is one node of the graph, on which all blocks depend: a worker receives it once, and keeps it as long as it is
+needed. The types of the results are known in advance, so nothing is computed when the collection is made.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _CALLED = {
 
 
 def lazily(model: Model, method: str, X: Any) -> Any:
-    """What a method of a model makes of the rows of a collection, not yet computed.
+    """The result of a method of a model on a collection, not yet computed.
 
     Parameters
     ----------
     model : Model
     method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}
     X : dask array or DataFrame, xarray DataArray or Dataset
-        Columns are matched by name where both have names.
+        Columns are matched by name if both have names.
 
     Returns
     -------
     dask array, Series or DataFrame, or xarray DataArray
-        Of a dask array a dask array with its chunks. Of a DataFrame a Series, or a DataFrame with a column for each
-        class, with its partitions and index. Of xarray a DataArray along the same rows.
+        For a dask array, a dask array with the same chunks. For a DataFrame, a Series, or a DataFrame with a column for
+        each class, with the same partitions and index. For xarray, a DataArray along the same rows.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def lazily(model: Model, method: str, X: Any) -> Any:
     if method.endswith("proba"):
         model.require_calibration()
     rows, names = as_dask(X)
-    # All that asks for the same model shares its node, also in graphs that are joined.
+    # All results of a model share its node, also in merged graphs.
     shared = delayed(model, name=f"{type(model).__name__}-{model_checksum(model)}", traverse=False)
     if is_frame_of_dask(rows):
         frame: Any = model.features.of_table(rows)
@@ -81,7 +81,7 @@ def lazily(model: Model, method: str, X: Any) -> Any:
 
 
 def _width(model: Model, method: str) -> int:
-    """Columns of the result, 0 for a plain vector."""
+    """Number of columns of the result, 0 for a vector."""
     if method == "predict" or (method == "decision_function" and model.n_machines == 1):
         return 0
     return len(model.classes)
@@ -119,7 +119,8 @@ def _of_frame(frame: Any, model: Model, method: str, partition_info: dict[str, i
 
 
 def _prepare_worker() -> None:
-    """Undo dask's setting of its workers that returns every freed array to the system: half of the time goes there."""
+    """Undo the setting of dask workers that returns every freed array to the system, which would take half of the
+    time."""
     if "MALLOC_TRIM_THRESHOLD_" in os.environ:
         keep_memory()
 
@@ -138,7 +139,7 @@ def _empty_frame(model: Model, method: str, meta: Any) -> Any:
 
 
 def _as_xarray(model: Model, X: Any, values: Any, method: str) -> Any:
-    """Values along the rows of an object of xarray, with their coordinates; computed, if its own values are."""
+    """Values along the rows of an xarray object, with their coordinates; computed if the values of the object are."""
     row = (next(iter(X.data_vars.values())) if hasattr(X, "data_vars") else X).dims[0]
     coords = {name: coord for name, coord in X.coords.items() if coord.dims == (row,)}
     dims = [row]

@@ -1,4 +1,4 @@
-"""Where predictions go: an HDF5 file or a CSV file, which appear whole or not at all, or standard output."""
+"""Targets of predictions: an HDF5 file or a CSV file, which appears completely or not at all, or standard output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import h5py
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.base.whole_files import cannot_write
+from mllkm_scale.base.files.whole import cannot_write
 from mllkm_scale.data.converters.whole_file import WholeFile
 from mllkm_scale.data.converters.writer import HDF5Writer
 from mllkm_scale.data.sources import one_line
@@ -26,20 +26,20 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 class PredictionTarget(Protocol):
-    """Takes labels, and decision functions and probabilities where these are wanted, block by block.
+    """Takes labels, and optionally decision functions and probabilities, block by block.
 
     A context manager.
     """
 
     def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
-        """What the predictions are of: the classes of the model, its checksum, and what will come beside labels."""
+        """Describe the predictions: the classes of the model, its checksum, and what is written besides labels."""
 
     def append_predictions(self, labels: Array, scores: Array | None, probabilities: Array | None) -> None:
         """Write a block."""
 
     @property
     def size_bytes(self) -> int:
-        """What was written, when it is done."""
+        """Number of bytes written, at the end."""
 
     def __enter__(self) -> Self: ...
 
@@ -66,7 +66,7 @@ def prediction_target(path: Path, *, overwrite: bool = False) -> PredictionTarge
 
 
 class _HDF5Predictions(HDF5Writer):
-    """The data sets prediction, scores and probabilities, with what made them as attributes."""
+    """The data sets prediction, scores and probabilities, with attributes that identify the model."""
 
     def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
         self._file.attrs["model_checksum"] = checksum
@@ -84,7 +84,7 @@ class _HDF5Predictions(HDF5Writer):
         if labels.dtype.kind == "U":
             self.append_labels("prediction", labels)
         else:
-            self.append("prediction", labels)  # keeps the type of the classes, booleans too
+            self.append("prediction", labels)  # keeps the type of the classes, also of booleans
         if scores is not None:
             self.append("scores", scores)
         if probabilities is not None:
@@ -96,7 +96,7 @@ class _HDF5Predictions(HDF5Writer):
 
 
 class _TextPredictions(WholeFile):
-    """A line a row: the label, and its scores and probabilities with all their digits."""
+    """A line per row: the label, and its scores and probabilities with all digits."""
 
     _header: list[list[Any]]  # written with the first block
 
@@ -142,7 +142,7 @@ class _PipedPredictions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to do: what was written is gone."""
+        """Do nothing: written lines cannot be taken back."""
 
     def describe(self, classes: Array, checksum: str, scores: bool, probabilities: bool) -> None:
         self._header = _header(classes, scores, probabilities)
@@ -156,7 +156,7 @@ class _PipedPredictions:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes at its end once more, which would be a second error.
+            # Python flushes again at exit, which would be a second error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise ScratchError("standard output was closed by its reader: read all lines, or name a file") from None
         except OSError as error:

@@ -1,1 +1,1 @@
-"""One row at a time: a model laid out for compiled loops."""
+"""Prediction of single rows: a model in a layout for compiled loops."""

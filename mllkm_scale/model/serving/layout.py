@@ -1,11 +1,11 @@
-"""A model laid out for `Server`: what happens to a row before the kernels, in one step, and the kernels after it.
+"""The layout of a model for `Server`: the preparation of a row in one step, and the kernels.
 
     z = ((v - scaling.offset) * scaling.factor - mean) @ components' / deviations - centre
       = (v - origin) @ projection - offset
 
-v is the row x itself, or the columns that are made of it: features, and what quantiles map them to. Where the mean of a
-column is not much larger than the anchors reach, its origin is zero: then values that are zero, as most are in images
-and counts, cost nothing. Elsewhere the mean is taken off first, or digits would be lost.
+v is the row x itself, or the columns that are made of it: features and quantile columns. If the mean of a column is not
+much larger than the extent of the anchors, its origin is zero; then values of zero, which are frequent in images and
+counts, cost nothing. Otherwise the mean is subtracted first, because digits would be lost.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["Decide", "Preparation", "laid_out"]
 
 Decide = Callable[[Array, Array], int]
-_NEAR = 16.0  # times the reach of the anchors that zero may be from the mean
+_NEAR = 16.0  # allowed distance of zero from the mean, in units of the extent of the anchors
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Arrays of the step before the kernels; columns, knots and the projection are empty where there are none."""
+    """Arrays of the step before the kernels; columns, knots and the projection are empty if there are none."""
 
     unit_norm: bool
     columns: NDArray[np.int64]
@@ -50,7 +50,7 @@ class Preparation:
 
     @classmethod
     def of(cls, preprocessor: Preprocessor, centre: Array, reach: float) -> Preparation:
-        """That gives rows less the `centre`, of a model whose anchors are at most `reach` from it."""
+        """The preparation that also subtracts `centre`, for a model whose anchors are at most `reach` from it."""
         scaling, projection = preprocessor.scaling, preprocessor.projection
         first = scaling.kind == "unit-norm", *_columns(scaling)
         if projection is None:
@@ -77,7 +77,7 @@ def _columns(scaling: Scaling) -> tuple[NDArray[np.int64], NDArray[np.int64], Ar
 
 
 def laid_out(model: Model) -> Decide:
-    """What takes rows X (n, features) and fills F (n, K); see `decide_global` for what it returns."""
+    """The function that takes rows X (n, features) and fills F (n, K); see `decide_global` for its result."""
     tables = model.form.tables
     if tables is not None:
         cells = tables.edges, tables.variables, tables.coefficients
@@ -97,7 +97,7 @@ def _bound(decide: Callable[..., int], *layout: Any) -> Decide:
 
 
 def _prepared(model: Model, centre: Array | None = None) -> tuple[Any, ...]:
-    """How rows become what the kernels see, less the centre."""
+    """Arguments for the preparation of rows, with the centre subtracted."""
     centre = np.zeros(model.anchors.shape[1]) if centre is None else centre
     made = Preparation.of(model.preprocessor, centre, float(np.abs(model.anchors - centre).max()))
     return tuple(getattr(made, spec.name) for spec in fields(made))

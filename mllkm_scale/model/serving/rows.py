@@ -2,8 +2,8 @@
 
     z = preprocessor(x) - centre,    f_k = <[z, 1], sum_m h_m(z) [w_km, l_km - <c_m, w_km>]>
 
-All sums run over the columns of a table that lies in memory row by row: four of its rows are added at a time, so that
-loops run on vector units and no sum is reordered. The order depends on the row alone, and so do the bits.
+All sums are over rows of a table in C order. Four of its rows are added at a time, so that loops use vector units and
+no sum is reordered. The order, and with it the bits, depends only on the input row.
 
 `compiled` makes a function for the types that it is called with, or reads it from numba's cache: no call compiles.
 """
@@ -22,16 +22,16 @@ from numba import types
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.model.serving.server import TOO_LARGE, WELL
 
-# The cache of compiled functions looks at this file alone: touch it after a change of `add_tables`.
+# The cache of compiled functions depends on this file only: touch it after a change of `add_tables`.
 from mllkm_scale.model.tables.lookup import add_tables
 
 __all__ = ["compiled", "decide_component", "decide_global", "decide_tables"]
 
 
 _LARGEST = np.finfo(np.float64).max
-_LEAST = -600.0  # below e^-600 a bump is zero: it does not count, and products with it would be denormal
+_LEAST = -600.0  # a bump below e^-600 is set to zero: it is negligible, and products with it would be denormal
 
-# Rows are taken as they come, also from memory that must not be written to or that is not aligned.
+# Rows may be in memory that is read-only or not aligned.
 _rows = types.Array(types.float64, 2, "C", readonly=True, aligned=False)
 _vector, _matrix, _cube = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
 _whole = types.int64[::1]
@@ -42,7 +42,8 @@ _map = (types.boolean, types.boolean)
 
 @numba.njit(nogil=True)
 def _add_rows(factors: Array, table: Array, chosen: Array, total: Array) -> None:
-    """Total += sum_m factors[m] table[m] over the m whose factor is not zero; `chosen` is for their numbers."""
+    """total += sum_m factors[m] table[m] over the m whose factor is not zero; `chosen` is a buffer for their
+    indices."""
     count = 0
     for m in range(factors.size):
         chosen[count] = m
@@ -90,9 +91,9 @@ def _prepare(
     own: Array,
     z: Array,
 ) -> None:
-    """z = (v - origin) * factor - offset, or (v - origin) @ projection - offset where there is one.
+    """z = (v - origin) * factor - offset, or (v - origin) @ projection - offset if there is a projection.
 
-    v is the row, or its columns, for which there is room in `own`.
+    v is the row, or its columns, which are written to `own`.
     """
     if unit_norm:
         _to_unit_norm(row)
@@ -197,7 +198,7 @@ def decide_global(
 ) -> int:
     """F (n, K) of rows X (n, features) by global kernels: anchors (d, s) less the centre, flat (s, K (d + 1), more).
 
-    Returns WELL; or the place in X of the first value that is not finite; or TOO_LARGE less the row that overflows.
+    Returns WELL, or the position in X of the first value that is not finite, or TOO_LARGE minus the row that overflows.
     """
     n, n_features_in = X.shape
     d, s = anchors.shape
@@ -246,7 +247,7 @@ def decide_component(
     X: Array,
     F: Array,
 ) -> int:
-    """F (n, K) by component-wise kernels: anchors (s, d), folded (s, d + 1, K); returns what `decide_global` does."""
+    """F (n, K) by component-wise kernels: anchors (s, d), folded (s, d + 1, K); returns the same as `decide_global`."""
     n, n_features_in = X.shape
     s, d = anchors.shape
     row, own, z = np.empty(n_features_in), np.empty(columns.size), np.empty(offset.size)
@@ -293,7 +294,7 @@ def decide_tables(
     X: Array,
     F: Array,
 ) -> int:
-    """F (n, K) by the tables of an `AdditiveModel`; returns what `decide_global` does."""
+    """F (n, K) by the tables of an `AdditiveModel`; returns the same as `decide_global`."""
     n, n_features_in = X.shape
     row, own, Z = np.empty(n_features_in), np.empty(columns.size), np.empty((1, offset.size))
     chosen = np.empty(max(n_features_in, columns.size) + 1, np.int64)

@@ -1,7 +1,7 @@
-"""One row at a time: a model laid out to answer single requests in the time of their arithmetic.
+"""Prediction of single rows with low latency.
 
-`Model.predict` is made for many rows, in blocks of a fixed height and by products. A server is made once of a model,
-checks and evaluates a row in one compiled call, and can be asked from any number of threads.
+`Model.predict` is made for many rows, in blocks of a fixed height and by matrix products. A server is made once from a
+model, checks and evaluates a row in one compiled call, and can be used from any number of threads.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["Server"]
 
 
-WELL, TOO_LARGE = -1, -2  # what the loops return, where it is not the place of a value that is not finite
+WELL, TOO_LARGE = -1, -2  # results of the loops that are not the position of a value that is not finite
 
 
 class Server:
-    """Answers for single rows, and for a few at a time; `Model.server` makes one.
+    """Predicts single rows, or a few at a time; made by `Model.server`.
 
     Scores are those of `Model.decision_function` up to rounding: they differ by less than 1e-9 of the sum over the
-    kernels of `|z - c_m| |w_m| + |l_m|`, or 1e-7 of it where the map takes a square root (exponential, linear), whose
-    distances are more exact here. Labels are the same but where scores are nearer than that to one another. A row has
-    the same bits alone and among others. Component-wise models are evaluated by their tables, where they have some.
+    kernels of `|z - c_m| |w_m| + |l_m|`, or by 1e-7 of it for maps with a square root (exponential, linear), whose
+    distances are more accurate here. Labels are the same except where scores differ by less than that. A row has the
+    same bits alone and among other rows. Component-wise models are evaluated by their tables, if they have any.
 
-    Threads may share a server: a call writes to nothing but its own memory. It can be pickled, and is made again of
-    its model.
+    Threads may share a server: a call writes only to its own memory. It can be pickled, and is then made again from its
+    model.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Server:
     """
 
     def __init__(self, model: Model) -> None:
-        from mllkm_scale.model.serving.layout import laid_out  # compiled loops: only who serves waits for numba
+        from mllkm_scale.model.serving.layout import laid_out  # compiled loops: numba is imported only here
 
         self._model = model
         self.classes: list[Any] = model.classes.tolist()
@@ -68,7 +68,7 @@ class Server:
         self._n_machines, self._features = model.n_machines, model.features
         self._machine, self._encoding, self._reduction = model.machine, model.encoding, model.reduction
         self._decide = laid_out(self._machine)
-        # What the first call of all has to find out is found out here.
+        # Do the work of the first call now.
         self._decide(np.zeros((1, self._machine.n_features_in)), np.empty((1, self._n_machines)))
 
     def scores(self, x: ArrayLike | Mapping[str, Any]) -> Any:
@@ -77,32 +77,31 @@ class Server:
         Parameters
         ----------
         x : array-like of shape (n_features,), or mapping
-            Real numbers; an array of float64 is taken as it is. A mapping has a value for the name of each feature. A
-            model that was trained on a table takes the values of its columns, None for a missing one.
+            Real numbers; an array of float64 is used without a copy. A mapping has a value for each feature name. A
+            model that was trained on a table takes the values of its columns, with None for missing ones.
 
         Raises
         ------
         DataError
-            If x is no row of so many features, or lacks one by its name; or has NaN or infinity, of which the column is
-            named.
+            If x has a wrong number of features, lacks a feature, or has NaN or infinity; the message names the column.
         """
         F = self._evaluate_row(x)
         return F.item(0) if self._n_machines == 1 else F[0]
 
     def label(self, x: ArrayLike | Mapping[str, Any]) -> Any:
-        """The label of one row, as a Python value; see `scores` for what x may be."""
+        """The label of one row, as a Python value; x as in `scores`."""
         F = self._evaluate_row(x)
         return self.classes[int(F.item(0) > 0.0) if self._n_machines == 1 else F.argmax()]
 
     def probabilities(self, x: ArrayLike | Mapping[str, Any]) -> Array:
-        """The probability of each class of one row, (c,), where the model has a calibration; x as in `scores`."""
+        """The probability of each class for one row, (c,), if the model has a calibration; x as in `scores`."""
         calibration = self._model.require_calibration()
         F = self._evaluate_row(x)
         probabilities: Array = calibration.probabilities(F[:, 0] if self._n_machines == 1 else F)[0]
         return probabilities
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """f of a few rows, as `Model.decision_function` gives it; that is faster for many."""
+        """f of a few rows, as in `Model.decision_function`, which is faster for many rows."""
         X = self._features.of_table(X)
         if self._encoding is not None:
             _, data = self._model.numeric(rows_dataset(X, self._encoding.columns))
@@ -148,7 +147,7 @@ class Server:
         return F
 
     def _refuse(self, row: Array) -> None:
-        """Say why this is no row of the model."""
+        """Raise an error that says why this is not a valid row."""
         if row.ndim != 1:
             raise DataError(f"x has shape {row.shape}: give one row of {self.n_features} numbers, or use predict")
         if row.dtype.kind not in "fiub":

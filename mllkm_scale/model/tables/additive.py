@@ -1,8 +1,8 @@
-"""A component-wise machine compiled to tables: a row then costs the same however many kernels there are (F4).
+"""A component-wise machine compiled to tables: the cost of a row does not depend on the number of kernels (F4).
 
-    f_k(z) = sum_l f_kl(z_l)        f_kl(t): one lookup in the cells of feature l, one polynomial a class
+    f_k(z) = sum_l f_kl(z_l)        f_kl(t): one lookup in the cells of feature l, one polynomial per class
 
-The tables are off by at most a stated deviation, whatever the row, and are bounded in bytes.
+The error of the tables is bounded by a stated deviation for any row, and their size is bounded in bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["DEVIATION", "MAX_BYTES", "AdditiveModel", "compile_additive"]
 DEVIATION = 1e-6  # the margin is 1
 MAX_BYTES = 64_000_000
 ROWS = 256
-_TABLE_BYTES = 8 * 4  # of a feature, besides its cells
+_TABLE_BYTES = 8 * 4  # per feature, besides its cells
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,12 +45,13 @@ class AdditiveModel:
     deviation : float
         Bound on |f_k(z) - its value by tables| over all k and all z.
     edges : array (cells,)
-        Where each cell begins, of all features one after another; the first of a feature at minus infinity.
+        The beginning of each cell, for all features one after another; the first cell of a feature begins at minus
+        infinity.
     variables : array (cells, 2)
         Origin and factor of the variable of each cell's polynomials; a cell of zeros has the factor 0.
     coefficients : array (cells, K, degree + 1)
     guide, guide_starts, spans : int64 arrays and array (d, 2)
-        Which cells each bucket of the values of a feature holds; see `additive_lookup`.
+        The cells in each bucket of the values of a feature; see `lookup`.
     """
 
     deviation: float
@@ -63,28 +64,28 @@ class AdditiveModel:
 
     @property
     def n_machines(self) -> int:
-        """K, the functions of each feature."""
+        """K, the number of functions of each feature."""
         return int(self.coefficients.shape[1])
 
     @property
     def n_features(self) -> int:
-        """d, one table each."""
+        """d, the number of features, with one table each."""
         return len(self.spans)
 
     @property
     def cells(self) -> int:
-        """Cells of all tables."""
+        """Number of cells of all tables."""
         return len(self.edges)
 
     @property
     def bytes(self) -> int:
-        """Memory of all tables."""
+        """Size of all tables in bytes."""
         arrays = (self.edges, self.variables, self.coefficients, self.guide, self.guide_starts, self.spans)
         return sum(values.nbytes for values in arrays)
 
     @property
     def degree(self) -> int:
-        """Of the polynomials."""
+        """Degree of the polynomials."""
         return int(self.coefficients.shape[2]) - 1
 
     def __repr__(self) -> str:
@@ -92,7 +93,7 @@ class AdditiveModel:
         return f"AdditiveModel({self.n_features:,} features, {self.n_machines:,} outputs, {size})"
 
     def decide(self, Z: Array) -> Array:
-        """f of prepared rows Z (n, d), shape (n, K); the bits of a row depend on that row alone."""
+        """f of prepared rows Z (n, d), shape (n, K); the bits of a row depend only on that row."""
         F = np.zeros((len(Z), self.n_machines))
         rows = np.ascontiguousarray(Z, dtype=np.float64)
         cells = (self.edges, self.variables, self.coefficients)
@@ -100,7 +101,7 @@ class AdditiveModel:
         return F
 
     def blocks(self, n_features_in: int) -> BlockPlan:
-        """In which blocks rows of so many features, as they are given, are evaluated."""
+        """The blocks for the evaluation of rows with this number of input features."""
         row_bytes = 8 * (3 * n_features_in + self.n_features + self.n_machines)
         return BlockPlan(rows=ROWS, kernels=0, block_bytes=ROWS * row_bytes)
 
@@ -108,23 +109,23 @@ class AdditiveModel:
 def compile_additive(model: Model, deviation: float = DEVIATION, *, max_bytes: int = MAX_BYTES) -> AdditiveModel:
     """Compile a component-wise model to tables.
 
-    The deviation is proved cell by cell from bounds on derivatives, an allowance for rounding is added, and it holds
-    on the whole axis: anchors, kinks and values far outside of the data included. While they are made, tables take up
-    to three times their memory.
+    The deviation is proved cell by cell from bounds on derivatives, plus a bound on rounding. It holds on the whole
+    axis, including anchors, kinks and values far outside the data. During compilation, tables take up to three times
+    their memory.
 
     Parameters
     ----------
     model : Model
-        Of component-wise kernels.
+        A model of component-wise kernels.
     deviation : float
-        How far the tables may be off in any f; half of it is the most that rounding may take.
+        Largest allowed error of any f; rounding may use at most half of it.
     max_bytes : int
-        Bound on the tables.
+        Bound on the size of the tables.
 
     Raises
     ------
     NotTabulated
-        If it cannot be done within the deviation and the bytes.
+        If it is impossible within the deviation and the bytes.
 
     Examples
     --------
@@ -189,7 +190,7 @@ def _cells(shapes: Shapes, tolerance: float, max_cells: int) -> Cells:
 
 @dataclass(frozen=True)
 class _Table:
-    """One feature's part of an `AdditiveModel`."""
+    """The part of an `AdditiveModel` for one feature."""
 
     edges: Array
     variables: Array
@@ -213,8 +214,8 @@ def _table(shapes: Shapes, cells: Cells) -> _Table:
 def _guide(shapes: Shapes, edges: Array) -> tuple[tuple[float, float], NDArray[np.int64]]:
     """As many buckets as cells over the range of the anchors, and the first cell of each.
 
-    Values of bucket j are above all edges of lower buckets and below all edges of higher ones, as the bucket is a
-    monotone function of the value, rounding included.
+    Values of bucket j are above all edges of lower buckets and below all edges of higher ones, because the bucket is a
+    monotone function of the value, including rounding.
     """
     n_buckets = len(edges)
     low, high = (float(shapes.anchors.min()), float(shapes.anchors.max())) if len(shapes) else (0.0, 0.0)

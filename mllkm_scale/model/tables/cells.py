@@ -1,4 +1,4 @@
-"""The cells of one feature's table: edges between which polynomials stand for the shape functions."""
+"""The cells of the table of one feature: intervals on which polynomials replace the shape functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DEGREES", "Cells", "NotTabulated", "require_edges", "require_finite_
 
 
 DEGREES: dict[MapName, int] = {"linear": 2, "squared": 3, "exponential": 5, "gaussian": 5}
-NARROWEST = 1e-50  # width of a cell whose sixth power is a normal number yet
+NARROWEST = 1e-50  # smallest width of a cell: its sixth power is still a normal number
 TOO_MANY = "needs more cells than are left"
 TOO_FINE = "has bumps too wide or too narrow for double precision"
 
@@ -25,9 +25,9 @@ class NotTabulated(ParameterError):
 
 @dataclass(frozen=True)
 class Cells:
-    """`edges` (cells + 1,), and in between polynomials (cells, degree + 1, K) in x = -1 .. 1.
+    """`edges` (cells + 1,), and polynomials (cells, degree + 1, K) between them, in x = -1 .. 1.
 
-    `error` bounds by how much any of them is off, or zero is that stands for f beyond the edges; rounding aside.
+    `error` bounds the error of all polynomials, and of zero as the value of f beyond the edges, without rounding.
     """
 
     edges: Array
@@ -36,7 +36,7 @@ class Cells:
 
 
 def require_edges(edges: Array, max_cells: int) -> Array:
-    """Refuse edges of more cells than there may be, and those that double precision cannot tell apart."""
+    """Refuse too many cells, and edges that are equal in double precision."""
     if len(edges) - 1 > max_cells:
         raise NotTabulated(TOO_MANY)
     if not np.isfinite(edges).all() or (np.diff(edges) < NARROWEST).any():
@@ -45,7 +45,7 @@ def require_edges(edges: Array, max_cells: int) -> Array:
 
 
 def require_finite_cells(cells: Cells) -> Cells:
-    """Refuse polynomials in which a number has overflowed."""
+    """Refuse polynomials with overflow."""
     if not np.isfinite(cells.coefficients).all():
         raise NotTabulated(TOO_FINE)
     return cells

@@ -1,7 +1,8 @@
-"""In which form a component-wise model evaluates rows: by tables, or directly where these do not pay or cannot be made.
+"""The form in which a component-wise model evaluates rows: by tables, or directly if these are not faster or cannot be
+made.
 
-The form is found out when a model is first asked for it, and depends on nothing but the model: a row has the same value
-whatever it is asked for with. Tables live as long as their model, beside it: neither its file nor its pickle has them.
+The form is determined at the first use, and depends only on the model, so the value of a row does not depend on other
+rows. Tables exist as long as their model, but are not part of its file or its pickle.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_KERNELS", "Form", "additive_form"]
 
-MIN_KERNELS = 32  # with fewer, making tables takes as long as many thousand rows do directly
+MIN_KERNELS = 32  # with fewer kernels, making tables takes as long as evaluating many thousand rows directly
 
 
 @dataclass(frozen=True)
 class Form:
-    """By tables, or directly if there are none: then `reason` says why."""
+    """The tables, or None for the direct form; `reason` then says why."""
 
     tables: AdditiveModel | None
     reason: str = ""
@@ -41,7 +42,7 @@ _slots_lock = threading.Lock()
 
 
 def additive_form(model: Model) -> Form:
-    """The form of a model. One thread makes its tables, and others that ask meanwhile wait for them."""
+    """The form of a model. One thread makes the tables, and other threads wait for them."""
     with _slots_lock:
         slot = _slots.setdefault(model, _Slot())
     with slot.lock:
@@ -55,7 +56,7 @@ def _find_form(model: Model) -> Form:
         return Form(None, "global kernels have no tables")
     if model.n_kernels < MIN_KERNELS:
         return Form(None, f"tables pay from {MIN_KERNELS} kernels on")
-    # numba is loaded only for models that need it.
+    # numba is imported only for models that need it.
     from mllkm_scale.model.tables.additive import compile_additive
 
     try:

@@ -1,12 +1,12 @@
 """Rows evaluated by tables: the numba loop of an additive model.
 
-A table is a list of cells: a cell begins at its edge, the first at minus infinity, and ends where the next begins. It
-holds a polynomial for each class, all in the same variable:
+A table is a list of cells. A cell begins at its edge, the first one at minus infinity, and ends at the next edge. It
+holds a polynomial for each class, in the same variable:
 
     f_kl(t) = c_k0 + c_k1 x + c_k2 x^2 + ...        x = (t - origin) factor
 
-A guide of equal buckets over the range of the anchors finds the few cells that t can be in, and a binary search among
-them the one: bucket j holds the cells guide[j] to guide[j + 1].
+A guide of equal buckets over the range of the anchors gives the few cells in which t can be: bucket j holds the cells
+guide[j] to guide[j + 1]. A binary search finds the cell among them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["add_tables", "bucket"]
 
 @numba.njit(cache=True, nogil=True)
 def bucket(t: float, low: float, scale: float, n_buckets: int) -> int:
-    """The bucket of t, which never falls when t grows; the first one for NaN."""
+    """The bucket of t, a non-decreasing function of t; the first one for NaN."""
     place = (t - low) * scale
     if place >= n_buckets - 1:
         return n_buckets - 1
@@ -40,11 +40,11 @@ def add_tables(
 ) -> None:
     """F (n, K) += sum_l f_kl(Z[:, l]).
 
-    The guide of feature l is guide_starts[l] to guide_starts[l + 1]; `spans` (d, 2) holds where its buckets begin, and
-    how many a unit has. `variables` (cells, 2) are origin and factor, and `coefficients` (cells, K, degree + 1).
+    The guide of feature l is guide_starts[l] to guide_starts[l + 1]; `spans` (d, 2) holds the beginning of its buckets,
+    and their number per unit. `variables` (cells, 2) are origin and factor, and `coefficients` (cells, K, degree + 1).
 
-    Features in order, so that a row's sum does not depend on the rows beside it; all rows by one table, so that the
-    table stays in the cache.
+    Features are added in order, so that the sum of a row does not depend on other rows. All rows use one table before
+    the next, so that the table stays in the cache.
     """
     n_rows, n_machines = F.shape
     degree = coefficients.shape[2] - 1

@@ -1,11 +1,11 @@
-"""Tables of `linear` and `squared`: between the edges c_m and c_m +- reach f_kl is a polynomial, and so are the cells.
+"""Tables of `linear` and `squared`: between the edges c_m and c_m +- reach, f_kl is a polynomial.
 
-Nothing is off but rounding, and beyond the first and the last edge f_kl is zero. A bump that has left the running
-polynomial of the sweep leaves behind what rounding to pairs of doubles (106 bits) makes of
+The only error is rounding, and beyond the first and the last edge f_kl is zero. A bump that was removed from the
+running polynomial of the sweep leaves a rounding error, in pairs of doubles (106 bits), of
 
     |slope| (V + gamma V^(p + 1)) + |level| (1 + gamma V^p),      V = |t| + |c|, p = 1 for `linear`, 2 for `squared`
 
-which is nothing unless the gammas of a machine are some fifteen magnitudes apart.
+which is negligible unless the gammas of a machine differ by about fifteen orders of magnitude.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mllkm_scale.model.tables.sweeps import piece_polynomials
 __all__ = ["piece_cells"]
 
 
-_PAIR_UNIT = 2.0**-100  # of a pair of doubles, with some to spare
+_PAIR_UNIT = 2.0**-100  # rounding unit of a pair of doubles, with a margin
 
 
 def piece_cells(shapes: Shapes, tolerance: float, max_cells: int) -> Cells:
-    """The cells of a feature: a cell between each two neighbouring edges."""
+    """The cells of a feature: one between each two neighbouring edges."""
     plain = uses_plain_distance(shapes.map)
     anchors, gammas = shapes.anchors, shapes.gammas
     reach = 1.0 / (gammas if plain else np.sqrt(gammas))
     low, high = anchors - reach, anchors + reach
-    # Where, with which bend, and whether each side joins or leaves.
+    # Position, bend, and whether each side joins or leaves.
     events = [(low, gammas, 1.0), (anchors, gammas, -1.0), (anchors, -gammas, 1.0), (high, -gammas, -1.0)]
     if not plain:
         events = [(low, -gammas, 1.0), (high, -gammas, -1.0)]

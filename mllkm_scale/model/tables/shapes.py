@@ -1,4 +1,4 @@
-"""The shape functions of a component-wise machine, which is an additive model (F4), by their formula.
+"""The shape functions of a component-wise machine, which is an additive model (F4), evaluated by their formula.
 
     f_k(z) = sum_l f_kl(z_l)        f_kl(t) = sum_m h(|t - c_ml|; gamma_m) ((t - c_ml) slope_kml + level_km)
 
@@ -24,8 +24,8 @@ __all__ = ["Shapes", "require_componentwise", "rounding", "shape_values", "talle
 
 
 BLOCK_BYTES = 4 << 20  # of the bumps that are in memory at once
-ROUNDINGS = 64.0  # half units in the last place of the sum of all terms: nodes, their polynomial, its evaluation
-MOVES = 8.0  # half units in the last place by which an edge or a node may lie beside its place
+ROUNDINGS = 64.0  # rounding of the sum of all terms, in half units in the last place: nodes, interpolation, evaluation
+MOVES = 8.0  # rounding of an edge or a node, in half units in the last place
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Shapes:
 
     @classmethod
     def of(cls, model: Model, feature: int) -> Shapes:
-        """Those of a feature of a model; bumps that coincide are added up, and those without height are left out."""
+        """The shape functions of a feature of a model; equal bumps are added up, and bumps without height are left
+        out."""
         slopes = model.coef[:, :, feature].T
         levels = model.local_coef.T / model.anchors.shape[1]
         used = np.flatnonzero((slopes != 0).any(axis=1) | (levels != 0).any(axis=1))
@@ -86,7 +87,7 @@ class Shapes:
 
 
 def shape_values(model: Model, feature: int, grid: ArrayLike) -> Array:
-    """f_kl of a feature on a grid of values of it, (n, K), by the formula."""
+    """f_kl of a feature on a grid of its values, (n, K), by the formula."""
     require_componentwise(model)
     d = model.anchors.shape[1]
     if not 0 <= feature < d:
@@ -94,7 +95,7 @@ def shape_values(model: Model, feature: int, grid: ArrayLike) -> Array:
     points = np.asarray(grid, dtype=np.float64)
     if points.ndim != 1 or not np.isfinite(points).all():
         raise ParameterError(f"grid has shape {points.shape}: give a list of finite numbers")
-    # A bump so far away that its distance overflows is zero.
+    # A bump is zero if its distance overflows.
     with np.errstate(over="ignore"):
         return Shapes.of(model, feature).values(points)
 
@@ -128,9 +129,9 @@ def _steepest_bump(name: MapName, gammas: Array) -> Array:
 
 
 def rounding(model: Model) -> Array:
-    """What rounding may change in the functions of each feature, (d,): of the terms, and of where they stand.
+    """Bound on the rounding errors of the functions of each feature, (d,): of the terms and of their positions.
 
-    The terms are taken at their largest, all at once and with one sign. |(t h)'| is at most 2 for every map.
+    All terms have their largest value at once and the same sign. |(t h)'| is at most 2 for every map.
     """
     name, d = model.family.map, model.anchors.shape[1]
     slopes = np.abs(model.coef).max(axis=0)

@@ -1,7 +1,7 @@
-"""Tables of `exponential` and `gaussian`: cells are halved until interpolation is proved good enough.
+"""Tables of `exponential` and `gaussian`: cells are halved until the interpolation is proved to be accurate enough.
 
-Between its kinks (the anchors for `exponential`, none for `gaussian`) f_kl is smooth. Interpolation at n = 6 Chebyshev
-nodes of a cell of half-width r is off by at most
+Between its kinks (the anchors for `exponential`, none for `gaussian`) f_kl is smooth. The error of interpolation at n =
+6 Chebyshev nodes of a cell of half-width r is at most
 
     |f - p| <= r^n / (2^(n - 1) n!) max |f^(n)|,      |f^(n)| <= sum_m |slope_m| |(u h)^(n)| + |level_m| |h^(n)|
 
@@ -10,8 +10,8 @@ with, for a bump whose anchor is u away from the cell,
     exponential   |(u h)^(n)| <= gamma^(n - 1) (n + gamma u) e^(-gamma u)        |h^(n)| = gamma^n e^(-gamma u)
     gaussian      |h^(n)| <= B_n gamma^(n/2) e^(-gamma u^2 / 2)                  |(u h)^(n)| = |h^(n+1)| / (2 gamma)
 
-where B_n = 1.0865 sqrt(2^n n!) (Cramer's bound on Hermite polynomials). Beyond the first and the last edge zero stands
-for f_kl, which is smaller than the tolerance there.
+where B_n = 1.0865 sqrt(2^n n!) (Cramer's bound on Hermite polynomials). Beyond the first and the last edge f_kl is
+replaced by zero; it is smaller than the tolerance there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TO_POWERS = np.linalg.inv(np.vander(_NODES, increasing=True))
 
 
 def smooth_cells(shapes: Shapes, tolerance: float, max_cells: int) -> Cells:
-    """The cells of a feature, none of which is off by more than the tolerance, rounding aside."""
+    """The cells of a feature, with errors within the tolerance, without rounding."""
     reach = _tail_begins(shapes, tolerance)
     edges = np.array([np.min(shapes.anchors - reach), np.max(shapes.anchors + reach)])
     if shapes.map == "exponential":
@@ -53,7 +53,7 @@ def smooth_cells(shapes: Shapes, tolerance: float, max_cells: int) -> Cells:
 
 
 def _tail(shapes: Shapes, edge: float) -> float:
-    """Bound on f beyond an edge at which every term falls already."""
+    """Bound on f beyond an edge from which every term decreases."""
     slopes, levels = shapes.heights
     u = np.abs(edge - shapes.anchors)
     return float(bumps(shapes.map, u * u, shapes.gammas) @ (slopes * u + levels))
@@ -62,7 +62,8 @@ def _tail(shapes: Shapes, edge: float) -> float:
 def _tail_begins(shapes: Shapes, tolerance: float) -> Array:
     """Distances from each anchor beyond which its terms stay below tolerance / s in every class.
 
-    The least v >= 1 with (slope u(v) + level) e^-v <= tolerance / s, from above: v <- log of the left side's factor.
+    The smallest v >= 1 with (slope u(v) + level) e^-v <= tolerance / s, found from above: v <- log of the factor of the
+    left side.
     """
     slopes, levels = shapes.heights
     share = len(shapes) / tolerance
@@ -77,7 +78,7 @@ def _tail_begins(shapes: Shapes, tolerance: float) -> Array:
 
 
 def _halve(edges: Array, steepness: Steepness, tolerance: float, max_cells: int) -> tuple[Array, Array]:
-    """Edges with as many halvings as the bound asks for, and the bound of every cell."""
+    """Edges after as many halvings as the bound requires, and the bound of every cell."""
     n = len(_NODES)
     left, right = require_edges(edges, max_cells)[:-1], edges[1:]
     starts, bounds = np.empty(0), np.empty(0)

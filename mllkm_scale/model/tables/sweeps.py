@@ -4,9 +4,9 @@
 
     sum_j e^(-gamma (t - c_j)) ((t - c_j) a_j + b_j) = e^(-gamma D) (Q_j + D P_j)        D = t - c_j, j the last one
 
-`piece_polynomials` (linear, squared): between two edges the sum is a polynomial, to which a bump joins at the left end
-of its reach and which it leaves at the right end. What joins must leave without a trace, however narrow the bump is
-and however far from zero: the running polynomial is kept in pairs of doubles (value, and what rounding took of it).
+`piece_polynomials` (linear, squared): between two edges the sum is a polynomial. A bump is added at the left end of its
+support and removed at the right end. Removing it must cancel exactly, also for narrow bumps far from zero. So the
+running polynomial is in pairs of doubles (a value and its rounding error).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["add_decayed", "decay_states", "piece_polynomials"]
 
 @numba.njit(cache=True, nogil=True)
 def decay_states(anchors: Array, gamma: float, a: Array, b: Array, P: Array, Q: Array) -> None:
-    """P and Q (s, K) at every anchor, that anchor included; every step forward shrinks what came before."""
+    """P and Q (s, K) at every anchor, including that anchor; each step forward shrinks the earlier terms."""
     for k in range(P.shape[1]):
         P[0, k], Q[0, k] = a[0, k], b[0, k]
     for j in range(1, len(anchors)):
@@ -35,7 +35,7 @@ def decay_states(anchors: Array, gamma: float, a: Array, b: Array, P: Array, Q: 
 
 @numba.njit(cache=True, nogil=True)
 def add_decayed(points: Array, last: Array, anchors: Array, gamma: float, P: Array, Q: Array, sums: Array) -> None:
-    """sums (n, K) += the sum over the anchors up to the `last` one at each point; -1 is none."""
+    """sums (n, K) += the sum over the anchors up to the `last` one at each point; -1 means none."""
     for i in range(len(points)):
         j = last[i]
         if j >= 0:
@@ -94,7 +94,7 @@ def piece_polynomials(
 ) -> None:
     """The polynomials (cells, degree + 1, K) between edges, each in x = -1 .. 1 over its cell.
 
-    An event is one side of a kernel that joins (sign 1) or leaves (-1) at an edge: places, ascending, are the
+    An event is one side of a kernel that is added (sign 1) or removed (-1) at an edge; the ascending places are the
     edges. There h = 1 + bend u^(degree - 1), u = t - c: degree 2 for `linear`, whose sides have bends of opposite
     signs, and 3 for `squared`. `work` is (2, degree + 1, 2), `running` (K, degree + 1, 2) and zero.
     """

@@ -1,4 +1,4 @@
-"""Where streamed samples come from: data sets, CSV and JSON lines, standard input, iterators."""
+"""Sources of streamed samples: data sets, CSV and JSON lines, standard input, iterators."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Labels as they come in a stream, to the classes that they stand for.
+"""Maps the labels of a stream to classes.
 
-Every label is first a text: "cat", "3"; a number that came as a number is written as short as it can be (3.0 is "3").
+Every label is first a text: "cat", "3". A label that is a number is written in its shortest form (3.0 is "3").
 
     classes that are text       a label stands for the class with the same text
     classes that are numbers    a label stands for the class with the same value: "3", "3.0" and "3e0" for 3;
@@ -25,14 +25,14 @@ __all__ = ["BadLabel", "ClassLabels", "label_text", "shown"]
 
 Label = str | int | float
 
-# A hostile writer has endless ways to write "3": those beyond this number are read anew each time.
+# There are endless ways to write "3": beyond this number of texts, they are parsed each time.
 REMEMBERED = 4096
 SHOWN = 40
 LISTED = 12
 
 
 class BadLabel(ValueError):
-    """A label that stands for no class: its place among those given, and what is wrong, as the end of a sentence."""
+    """A label without a class: its index among the labels, and the problem, as the end of a sentence."""
 
     def __init__(self, place: int, problem: str) -> None:
         super().__init__(problem)
@@ -41,12 +41,12 @@ class BadLabel(ValueError):
 
 
 class ClassLabels:
-    """The classes of a stream, if they are known, and which of them a text stands for.
+    """The classes of a stream, if they are known, and the class of each text.
 
     Parameters
     ----------
     classes : array-like, optional
-        Numbers or texts, each once.
+        Different numbers or texts.
 
     Examples
     --------
@@ -64,21 +64,20 @@ class ClassLabels:
         self._values: dict[Label, Label] = {}
         if self.classes is not None:
             self._values = {value: value for value in self.classes.tolist()}
-        # Texts that were met before, and what they stand for.
+        # The classes of earlier texts.
         self._known: dict[str, Label] = {}
 
     def __contains__(self, text: str) -> bool:
-        """Whether a text stands for one of the classes given."""
+        """Whether a text denotes one of the given classes."""
         return self._value_of(text) is not None
 
     def read(self, texts: Sequence[str]) -> Array:
-        """What each text stands for, as an array of the classes' type.
+        """The class of each text, as an array of the type of the classes.
 
         Raises
         ------
         BadLabel
-            For the first that is empty, too long, no class, or, where no classes are given, not a number (nan) or
-            infinite.
+            For the first label that is empty, too long, not a class, or, if no classes are given, NaN or infinite.
         """
         known = self._known
         labels = [known[text] if text in known else self._meet(text, place) for place, text in enumerate(texts)]
@@ -87,7 +86,7 @@ class ClassLabels:
     def _meet(self, text: str, place: int) -> Label:
         if not text:
             raise BadLabel(place, "is empty: label it or leave it out")
-        if len(text) > LONGEST_TEXT:  # an array of texts takes the memory of the longest one for each
+        if len(text) > LONGEST_TEXT:  # each entry of an array of texts takes the memory of the longest one
             problem = (
                 f"has {len(text):,} characters, more than {LONGEST_TEXT}: give the classes short names, or numbers"
             )
@@ -118,7 +117,7 @@ class ClassLabels:
 
 
 def label_text(label: Label) -> str:
-    """The text of a label that came as a number, a boolean or a text.
+    """The text of a label that is a number, a boolean or a text.
 
     >>> label_text(3.0), label_text(0.5), label_text(True), label_text(" cat ")
     ('3', '0.5', 'true', 'cat')
@@ -133,7 +132,7 @@ def label_text(label: Label) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: its beginning, if it is long.
+    """A value for a message; only its beginning if it is long.
 
     >>> shown("a" * 100)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'..."
@@ -152,10 +151,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def _number(text: str) -> Label:
-    """The value of a text, or the text itself, which no number equals."""
+    """The value of a text as a number, or the text itself, which equals no number."""
     try:
         if "_" not in text:
-            # Whole numbers beyond 2^53 are distinguished by int alone.
+            # Only int distinguishes whole numbers beyond 2^53.
             return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
         pass

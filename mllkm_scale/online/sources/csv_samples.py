@@ -1,7 +1,7 @@
-"""Samples of CSV lines, a cell a feature and a label; header, separator and label column as in `convert`.
+"""Samples of CSV lines, with a cell per feature and a label; header, separator and label column as in `convert`.
 
-Where the first line has text among its features, the stream is a table: what its columns hold, and the levels of its
-categories, are taken from its first lines, and later texts that are no level are unknown ones.
+If the first line has text among its features, the stream is a table. Its first lines determine the kinds of its columns
+and the levels of its categories. Later texts that are not a level count as unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from mllkm_scale.data.readers.csv import CSVBlock, read_block
 from mllkm_scale.data.readers.layout import CSVLayout, is_number, layout_of
 from mllkm_scale.data.readers.options import LAST_COLUMN, ReadOptions
 from mllkm_scale.data.readers.records import Records
-from mllkm_scale.data.tables.coding import MISSING, Recode, TableCoder, code_rows
+from mllkm_scale.data.tables.cells import MISSING
+from mllkm_scale.data.tables.coding import Recode, TableCoder, code_rows
 from mllkm_scale.data.tables.columns import Columns
 from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import BadLabel
@@ -28,27 +29,27 @@ __all__ = ["CSVSamples"]
 
 
 class CSVSamples(TextSamples):
-    """Samples of CSV lines, each handed out as soon as it has come.
+    """Samples of CSV lines, each returned as soon as it arrives.
 
-    The first line fixes the separator and the columns. If it cannot be told from a header by itself (see `header`), it
-    waits for the second.
+    The first line determines the separator and the columns. If it alone does not show whether it is a header (see
+    `header`), the second line is waited for.
 
     Parameters
     ----------
     stream, classes, bad_lines, chunk_rows, max_line_bytes, name, owns_stream
         See `TextSamples`.
     label_column : str or int
-        Name or position of the labels' column, the last by default.
+        Name or position of the label column; the last one by default.
     header : bool, optional
         Whether the first line holds names. By default it does if none of its features is a number, or if its label is
-        text, none of `classes`, and that of the second line is a number.
+        text and not one of `classes`, and the label of the second line is a number.
     delimiter : str, optional
         By default the first of comma, semicolon and tab that is in the first line.
     categories, as_number : sequence of str or int
         Columns, by name or position, that are categories or numbers whatever they look like; with them the stream is a
         table.
     warm_up : int
-        Lines of a table that are waited for, to find out what its columns hold.
+        Number of first lines that determine the columns of a table.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class CSVSamples(TextSamples):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Those of the header, if there is one."""
+        """The names of the header, if there is one."""
         names = None if self._layout is None else self._layout.feature_names
         return None if names is None else tuple(names)
 
@@ -100,13 +101,13 @@ class CSVSamples(TextSamples):
             if not records.begun and not any(b'"' in line for _, line in block):
                 yield block
                 continue
-            # Quotes and separators are ASCII: as Latin-1, lines of UTF-8 keep them and all their bytes.
+            # Quotes and separators are ASCII, so decoding UTF-8 as Latin-1 keeps them and all bytes.
             texts = [(number, line.decode("latin-1")) for number, line in block]
             yield [(number, line.encode("latin-1")) for number, line in records.take(texts)]
         yield [(number, line.encode("latin-1")) for number, line in records.rest()]
 
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
-        """Lines that are samples; of a table the first ones together, once it is known what they hold."""
+        """Lines that are samples; the first lines of a table together, after its columns are known."""
         lines, told = Lines([], []), False
         for record in self._samples(blocks):
             lines = lines + record
@@ -130,14 +131,14 @@ class CSVSamples(TextSamples):
         try:
             first = lines.part(0, 1)
             [cells] = layout.cells(first.numbers, first.texts(self.name))
-        except DataError:  # it is refused, or skipped, when it is parsed
+        except DataError:  # refused or skipped when it is parsed
             return False
         known = layout.features if len(cells) == layout.width else []
         texts = [layout.plain(cells[column].strip()) for column in known]
         return any(text not in MISSING and not is_number(text) for text in texts)
 
     def _found(self, lines: Lines) -> Columns:
-        """What the columns hold by these lines, of which those that cannot be read are left out."""
+        """The columns by these lines, without lines that cannot be read."""
         layout = self._layout
         assert layout is not None
         coder = self._coder(layout)
@@ -177,12 +178,13 @@ class CSVSamples(TextSamples):
                 lines = lines.part(int(lines.numbers[0] < self._layout.first_line))
             yield lines
         if waiting.lines:
-            # The stream is at its end: a single line is a sample if no header was announced and it can be one.
+            # At the end of the stream, a single line is a sample if it can be one and no header was announced.
             self._layout = layout_of(self.name, waiting.numbered(self.name), self._options, self._delimiter)
             yield waiting
 
     def _layout_of(self, lines: Lines) -> CSVLayout | None:
-        """The layout by the first two lines, or by the first if it is a sample for sure; None if that is not clear."""
+        """The layout by the first two lines, or by the first line if it is certainly a sample; None if this is
+        unclear."""
         if self._options.header is not True and isinstance(self._options.label_column, int):
             first = lines.part(0, 1)
             plain = layout_of(

@@ -3,7 +3,7 @@
 Position p of n rows is in pass p // n. With `shuffle`, pass e visits the chunks in the order of a permutation keyed by
 (seed, e), and the rows of chunk i in the order of one keyed by (seed, e, i + 1): samples move within their chunk, and
 chunks within the pass. So the order is a function of the seed and the grid, and any position is reached by reading one
-chunk. Rows that stand sorted by class over many chunks stay so within each: shuffle such a file once before.
+chunk. If rows are sorted by class over many chunks, shuffle the file once before.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["DatasetSamples"]
 
 
 class DatasetSamples:
-    """The rows of a data set and their labels, of which a chunk is in memory at a time.
+    """The rows of a data set and their labels, with one chunk in memory at a time.
 
     Parameters
     ----------
     dataset : Dataset
         With labels. It is closed by `close`.
     classes : array-like, optional
-        The classes; labels are matched with them as `ClassLabels` says. Without, labels are handed out as stored.
+        The classes; labels are matched with them as in `ClassLabels`. Without classes, labels are returned as stored.
     passes : int
-        How often all rows are visited.
+        Number of passes over all rows.
     shuffle : bool
         Visit the chunks of a pass, and the rows of a chunk, in random order.
     seed : int
-        Of the random order.
+        Seed of the random order.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class DatasetSamples:
         self.dataset = dataset
         self.passes, self.shuffle, self.seed = int(passes), bool(shuffle), int(seed)
         self._label_source, self._weight_source = dataset.label_source, dataset.weight_source
-        dataset.weights()  # refused before anything is learned
+        dataset.weights()  # checks the weights before anything is learned
         self._labels = ClassLabels(classes)
 
     @property
@@ -86,7 +86,7 @@ class DatasetSamples:
         return self.dataset.columns
 
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
-        """The samples from position `skip` on; a chunk that it falls into is handed out from there."""
+        """The samples from position `skip` on; the first chunk begins there."""
         skip = require_skip(skip)
         check_end(self.name, self.passes * self.dataset.n_rows, skip)
         for number in range(skip // self.dataset.n_rows, self.passes):
@@ -103,7 +103,7 @@ class DatasetSamples:
         self.dataset.close()
 
     def _chunk(self, number: int, i: int, position: int, done: int) -> Chunk:
-        """Chunk `i` in pass `number`, whose first row has that position, without the rows that are done already."""
+        """Chunk `i` in pass `number`, whose first row has that position, without the first `done` rows."""
         start, stop = self.dataset.bounds(i)
         X, name = self.dataset.chunk(i), self.dataset.label_name
         require_known(X, start, self.name, self.columns)

@@ -1,7 +1,7 @@
-"""Samples of JSON lines, an object each, in one of two forms that the first line decides:
+"""Samples of JSON lines, one object each, in one of two forms, which the first line determines:
 
 {"x": [0.5, 2.0], "y": "cat"}            a list of features: "x" or "features"; the label: "y" or "label"
-{"weight": 3.5, "height": 25, "y": 1}    a number a field: features in the order of the first line, and the label
+{"weight": 3.5, "height": 25, "y": 1}    a number per field: features in the order of the first line, and the label
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LABELS = ("y", "label")
 
 @dataclass(frozen=True)
 class _Layout:
-    """Field of the label, and that of the list of features, or the fields that are the features."""
+    """The field of the label, and the field of the list of features, or the fields that are the features."""
 
     label: str
     width: int
@@ -36,7 +36,7 @@ class _Layout:
     fields: tuple[str, ...] = ()
 
     def values(self, sample: dict[str, Any], where: str) -> list[Any]:
-        """The features of a sample, or what stands in their place."""
+        """The values of the features of a sample."""
         if self.list_field is not None:
             values = sample.get(self.list_field)
             if not isinstance(values, list):
@@ -53,12 +53,12 @@ class _Layout:
         return values
 
     def name_of(self, column: int) -> str:
-        """How messages call a feature."""
+        """The name of a feature for messages."""
         return repr(self.fields[column]) if self.fields else f"feature {column} (0-based)"
 
 
 class JSONSamples(TextSamples):
-    """Samples of JSON lines, each handed out as soon as it has come.
+    """Samples of JSON lines, each returned as soon as it arrives.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class JSONSamples(TextSamples):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """The fields, if there is one for each feature."""
+        """The fields, if there is one per feature."""
         return None if self._layout is None else self._layout.fields or None
 
     def _records(self, blocks: Iterator[Lines]) -> Iterator[Lines]:
@@ -105,7 +105,7 @@ class JSONSamples(TextSamples):
             y = self._labels.read(texts)
         except BadLabel as bad:
             raise DataError(f"{wheres[bad.place]}, the label {layout.label!r}, {bad.problem}") from None
-        # A line that is bad itself does not decide for the others.
+        # A bad line does not determine the layout of the others.
         self._layout = layout
         return X, y
 
@@ -118,7 +118,7 @@ class JSONSamples(TextSamples):
         fields = () if list_field else tuple(field for field in sample if field != label)
         width = len(sample[list_field]) if list_field else len(fields)
         if width == 0:
-            raise DataError(f"{where} has no features: give them as a list 'x', or as fields with a number each")
+            raise DataError(f"{where} has no features: give them as a list 'x', or as fields with one number each")
         return _Layout(label, width, list_field, fields)
 
 
@@ -128,7 +128,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
     except RecursionError:
         raise DataError(f"{where} is nested too deeply: give an object of numbers and a label") from None
     except ValueError as error:
-        raise DataError(f"{where} is not JSON ({error}): give an object a line") from None
+        raise DataError(f"{where} is not JSON ({error}): give one object per line") from None
     if not isinstance(sample, dict):
         raise DataError(f'{where} is a {type(sample).__name__}: give an object such as {{"x": [1, 2], "y": 0}}')
     return sample
@@ -154,7 +154,7 @@ def _require_number(value: Any, place: str) -> None:
         raise DataError(f"{place} is {_as_json(value)}, not a number: encode it as a number")
     try:
         finite = math.isfinite(value)
-    except OverflowError:  # a whole number beyond the floats
+    except OverflowError:  # a whole number beyond the range of floats
         finite = False
     if not finite:
         raise DataError(f"{place} is {_as_json(value)}: give a finite number or leave the line out")
@@ -170,6 +170,6 @@ def _label(sample: dict[str, Any], field: str, where: str) -> str:
 
 
 def _as_json(value: Any) -> str:
-    """The beginning of a value as it stood in the line."""
+    """The beginning of a value, as in the line."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:40]}..."

@@ -1,4 +1,4 @@
-"""Which source a path stands for: a data set of HDF5 or zarr, a file of CSV or JSON lines, or standard input."""
+"""The source for a path: a data set of HDF5 or zarr, a file of CSV or JSON lines, or standard input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mllkm_scale.online.sources.json_samples import JSONSamples
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Samples
 from mllkm_scale.online.sources.text_samples import TextOptions
 
-__all__ = ["FORMATS", "STANDARD_INPUT", "open_samples"]
+__all__ = ["FORMATS", "open_samples"]
 
 _DATASET = ("x", "y", "sample_weight", "passes", "shuffle")
 _TEXT = ("label_column", "bad_lines", "max_line_bytes")
@@ -77,15 +77,15 @@ def open_samples(
     sample_weight : str, optional
         HDF5 and zarr: name of the data set of the weights of the samples.
     passes, shuffle, seed
-        HDF5 and zarr: see `DatasetSamples`. Text is read once, in its order: convert it first for more.
+        HDF5 and zarr: see `DatasetSamples`. Text is read once, in order: convert it first for more passes.
     label_column : str or int, optional
-        CSV and TSV: name or position of the column of the labels, the last by default. JSON lines: the field.
+        CSV and TSV: name or position of the label column; the last one by default. JSON lines: the field.
     header : bool, optional
         CSV and TSV: whether the first line holds names; detected by default.
     bad_lines, max_line_bytes
         Text: see `TextSamples`.
     chunk_rows : int, optional
-        Most rows of a chunk: by default the grid of the data set, and 1024 for text.
+        Largest number of rows of a chunk: by default that of the grid of the data set, and 1024 for text.
 
     categories, as_number, warm_up
         CSV and TSV: see `CSVSamples`.
@@ -180,7 +180,7 @@ def _open_text(path: Path) -> IO[Any]:
     if path.is_dir() or not path.exists():
         raise DataError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: check the path")
     try:
-        # A named pipe must not be looked into: what is read once is gone.
+        # Do not read from a named pipe here: the data would be lost.
         packed = path.is_file() and is_gzip(path)
         return cast(IO[Any], gzip.open(path, "rb")) if packed else path.open("rb")
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Where streamed samples come from: the protocol that every source stands behind, and the one for Python iterators.
+"""Sources of streamed samples: their protocol, and the source for Python iterators.
 
-A source hands out its samples in order, a chunk at a time, and holds little more than that chunk in memory.
-A sample's position is its number in the stream, from 0, over all passes; blank, skipped and header lines have none.
-`chunks(skip=p)` begins with the sample at position p, so that a stream can be resumed in its middle. How samples are
-divided into chunks may depend on when they arrive; which they are, and their order, does not.
+A source returns its samples in order, one chunk at a time, and holds little more than that chunk in memory. The
+position of a sample is its number in the stream, from 0, over all passes; blank, skipped and header lines are not
+counted. `chunks(skip=p)` begins with the sample at position p, so that a stream can be resumed in its middle. The
+division into chunks may depend on the time of arrival; the samples and their order do not.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ CHUNK_ROWS = 1024
 
 @dataclass(frozen=True)
 class Chunk:
-    """Samples that follow one another in a stream.
+    """Consecutive samples of a stream.
 
     Attributes
     ----------
     first : int
-        Position of the first of them.
+        Position of the first sample.
     X : array (n, d), float32 or float64
     y : array (n,)
-        Labels: of the type of the classes where these were given to the source.
+        Labels, of the type of the classes if these were given to the source.
     ids : array (n,)
-        Which samples they are: the same for one that comes again in a later pass. Default: their positions.
+        Identities of the samples: equal for a sample that arrives again in a later pass. Default: their positions.
     new : bool
-        Whether they come for the first time.
+        Whether they arrive for the first time.
     weights : array (n,) or None
-        Their weights in the loss, if they have some.
+        Their weights in the loss, if there are any.
     """
 
     first: int
@@ -73,7 +73,7 @@ class Chunk:
 
     @property
     def stop(self) -> int:
-        """Position of the sample after its last: what to skip when it is learned."""
+        """Position after the last sample, to skip to when the chunk is learned."""
         return self.first + len(self)
 
 
@@ -82,40 +82,40 @@ class Samples(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The name for messages."""
 
     @property
     def remark(self) -> str:
-        """What is to be said at the end, such as how many lines were skipped; empty if nothing is."""
+        """A remark at the end, such as the number of skipped lines; empty if there is none."""
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the features are called, where that is known; for text, from its first line on."""
+        """The names of the features, if known; for text, after its first line."""
 
     @property
     def columns(self) -> Columns | None:
-        """What the columns of a table hold, from its first samples on; None where samples are numbers."""
+        """The columns of a table, after its first samples; None if samples are numbers."""
 
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
         """The samples from position `skip` on."""
 
     def close(self) -> None:
-        """Free the file, if the source opened one."""
+        """Close the file, if the source opened one."""
 
 
 class IterableSamples:
-    """Pairs (x, y) of any iterable: one sample each, x of shape (d,), or a batch, X of shape (n, d) and y of n labels.
+    """Pairs (x, y) of any iterable: a sample with x of shape (d,), or a batch with X of shape (n, d) and n labels y.
 
-    Every pair is handed out before the next is asked for; large batches are handed out in parts.
+    Every pair is returned before the next one is requested; large batches are divided.
 
     Parameters
     ----------
     pairs : iterable of pairs
-        Walked over once by each call of `chunks`; what is skipped is drawn and thrown away.
+        Iterated once per call of `chunks`; skipped samples are drawn and discarded.
     classes : array-like, optional
-        The classes; labels are matched with them as `ClassLabels` says. Without, labels are handed out as they are.
+        The classes; labels are matched with them as in `ClassLabels`. Without classes, labels are returned unchanged.
     chunk_rows : int
-        Most rows of a chunk.
+        Largest number of rows of a chunk.
     name : str
         How messages call it.
 
@@ -163,7 +163,7 @@ class IterableSamples:
         check_end(self.name, position, skip)
 
     def close(self) -> None:
-        """Do nothing: the iterable is the caller's."""
+        """Do nothing: the iterable belongs to the caller."""
 
     def _batch(self, pair: tuple[ArrayLike, Any], position: int) -> tuple[Array, Array]:
         where = f"{self.name}: sample {position} (0-based)"
@@ -171,7 +171,9 @@ class IterableSamples:
             x, label = pair
             rows, labels = np.asarray(x), np.asarray(label)
         except (TypeError, ValueError):
-            raise DataError(f"{where} is no pair of features and label: give pairs (x, y), or batches (X, y)") from None
+            raise DataError(
+                f"{where} is not a pair of features and label: give pairs (x, y), or batches (X, y)"
+            ) from None
         if rows.dtype.kind not in "fiub" or rows.ndim not in (1, 2) or rows.shape[-1] == 0:
             raise DataError(
                 f"{where} has features of shape {rows.shape} and type {rows.dtype}: give dense rows of real numbers"
@@ -184,7 +186,7 @@ class IterableSamples:
 
 
 def stored_labels(y: Array, labels: ClassLabels, first: int, name: str) -> Array:
-    """Labels of an array by the classes given; without classes as they are, if each can be one of a class."""
+    """Labels of an array, matched with the given classes; without classes unchanged, if each can be a label."""
     if labels.classes is None and y.dtype.kind in "biu":
         return y
     if labels.classes is None and y.dtype.kind == "f":
@@ -201,12 +203,12 @@ def stored_labels(y: Array, labels: ClassLabels, first: int, name: str) -> Array
 
 
 def require_known(X: Array, first: int, name: str, columns: Columns | None) -> None:
-    """Refuse infinity, and NaN where it does not stand for a missing value of a table."""
+    """Refuse infinity, and NaN unless it is a missing value of a table."""
     require_finite(X if columns is None else np.where(np.isnan(X), 0.0, X), first, name, "learn")
 
 
 def require_skip(skip: int) -> int:
-    """A position at which a stream can begin."""
+    """A checked position at which a stream can begin."""
     if isinstance(skip, bool) or not isinstance(skip, int | np.integer) or skip < 0:
         raise ParameterError(f"skip={skip!r}: give a number of samples from 0")
     return int(skip)
@@ -216,7 +218,7 @@ def check_end(name: str, n_samples: int, skip: int) -> None:
     """Refuse a stream that ended without a sample, or before the position at which it was to be resumed."""
     if n_samples < skip:
         raise DataError(
-            f"{name} ended after {n_samples} samples, and {skip} were to be skipped:"
+            f"{name} ended after {n_samples} samples, but {skip} should be skipped:"
             " give the same stream from its beginning"
         )
     if n_samples == 0:

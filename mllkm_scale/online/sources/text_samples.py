@@ -1,7 +1,7 @@
-"""Samples of a stream of text, one per line: what CSV and JSON lines have in common.
+"""Samples of a stream of text, one per line: the shared part of CSV and JSON lines.
 
-The lines that have come are parsed at once. Only where that fails are they parsed one by one: those before the bad line
-are handed out, and then it is refused by its number; or it is skipped, counted, and the rest handed out as well.
+Arrived lines are parsed together. If that fails, they are parsed one by one: the lines before the bad one are returned,
+and then it is refused with its number; or it is skipped and counted, and the other lines are returned as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.online.sources.class_labels import ClassLabels
 from mllkm_scale.online.sources.samples import CHUNK_ROWS, Chunk, check_end, require_skip
 
-__all__ = ["BAD_LINES", "Lines", "Numbered", "TextOptions", "TextSamples"]
+__all__ = ["Lines", "Numbered", "TextOptions", "TextSamples"]
 
 
 BAD_LINES = ("error", "skip")
@@ -42,14 +42,14 @@ class Lines:
         return len(self.lines)
 
     def part(self, start: int, stop: int | None = None) -> Lines:
-        """Those from `start` to `stop`."""
+        """The lines from `start` to `stop`."""
         return Lines(self.numbers[start:stop], self.lines[start:stop])
 
     def __add__(self, other: Lines) -> Lines:
         return Lines(self.numbers + other.numbers, self.lines + other.lines)
 
     def texts(self, name: str) -> list[str]:
-        """Lines decoded."""
+        """The decoded lines."""
         texts = []
         for number, line in zip(self.numbers, self.lines, strict=True):
             try:
@@ -64,7 +64,7 @@ class Lines:
 
 
 class TextOptions(TypedDict, total=False):
-    """Options that all streams of text have; see `TextSamples`."""
+    """Options of all streams of text; see `TextSamples`."""
 
     classes: ArrayLike | None
     bad_lines: str
@@ -75,29 +75,29 @@ class TextOptions(TypedDict, total=False):
 
 
 class TextSamples(ABC):
-    """Samples of a text, which can be walked over once: a stream does not come back.
+    """Samples of a text, which can be iterated only once.
 
     Parameters
     ----------
     stream : stream of bytes or text
-        Such as `sys.stdin`, from which nothing was read yet.
+        An unread stream such as `sys.stdin`.
     classes : array-like, optional
-        The classes; labels are matched with them as `ClassLabels` says. Without, labels are text.
+        The classes; labels are matched with them as in `ClassLabels`. Without classes, labels are text.
     bad_lines : {"error", "skip"}
         Refuse the first line that cannot be read, or skip such lines and count them in `skipped`.
     chunk_rows : int
-        Most rows of a chunk; fewer are handed out when no more have come.
+        Largest number of rows of a chunk; a chunk is smaller if no more lines have arrived.
     max_line_bytes : int or str
-        Longest line; a longer one ends the stream by an error in any case.
+        Longest line; a longer one always ends the stream with an error.
     name : str
-        How messages call the stream.
+        The name of the stream for messages.
     owns_stream : bool
         Whether `close` closes it.
 
     Attributes
     ----------
     skipped : int
-        Lines skipped so far.
+        Number of lines skipped so far.
     """
 
     columns: Columns | None = None
@@ -132,34 +132,34 @@ class TextSamples(ABC):
 
     @abstractmethod
     def _parse(self, lines: Lines) -> tuple[Array, Array]:
-        """Rows and labels of lines, or a DataError if there is a bad one; alone it is named."""
+        """Rows and labels of lines; a DataError if one is bad, which names it if it is the only line."""
 
     @property
     @abstractmethod
     def _layout_known(self) -> bool:
-        """Whether lines can be parsed without those before them."""
+        """Whether lines can be parsed without earlier ones."""
 
     @property
     @abstractmethod
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the features are called: once the first line has come, and if it tells."""
+        """The names of the features, if the first line has arrived and has them."""
 
     @property
     def remark(self) -> str:
-        """How many lines were skipped, and what was wrong with the first."""
+        """The number of skipped lines, and the problem of the first one."""
         lines = "1 bad line was" if self.skipped == 1 else f"{self.skipped} bad lines were"
         return f"{self.name}: {lines} skipped; the first: {self._first_bad}" if self.skipped else ""
 
     def chunks(self, skip: int = 0) -> Iterator[Chunk]:
-        """The samples from position `skip` on; those before are read and thrown away."""
+        """The samples from position `skip` on; earlier ones are read and discarded."""
         skip = require_skip(skip)
         if self._started:
-            raise ParameterError(f"{self.name} was read already: open it anew, or convert it to HDF5 for more passes")
+            raise ParameterError(f"{self.name} was already read: open it again, or convert it to HDF5 for more passes")
         self._started = True
         return self._chunks(skip)
 
     def close(self) -> None:
-        """Close the stream, if it is this source's own."""
+        """Close the stream, if this source owns it."""
         if self._owns_stream:
             self._stream.close()
 
@@ -167,7 +167,7 @@ class TextSamples(ABC):
         position = 0
         for record in self._records(self._blocks()):
             lines = record
-            if self._refuse and self._layout_known:  # every line before is a sample, or it would have been refused
+            if self._refuse and self._layout_known:  # every earlier line is a sample, or it would have been refused
                 dropped = min(len(lines), max(0, skip - position))
                 lines, position = lines.part(dropped), position + dropped
             for start in range(0, len(lines), self._chunk_rows):
@@ -181,7 +181,7 @@ class TextSamples(ABC):
         check_end(f"{self.name} ({self.remark})" if self.skipped else self.name, position, skip)
 
     def _joined(self, blocks: Iterator[Numbered]) -> Iterator[Numbered]:
-        """Lines that belong together as one."""
+        """Lines, with those that belong together joined."""
         return blocks
 
     def _blocks(self) -> Iterator[Lines]:
@@ -197,11 +197,11 @@ class TextSamples(ABC):
             yield list(enumerate(lines, first))
 
     def _read(self, lines: Lines) -> tuple[Array, Array, DataError | None]:
-        """Rows and labels of the good lines, up to one that is refused, and its error."""
+        """Rows and labels of the good lines, up to a refused line, and its error."""
         try:
             return *self._parse(lines), None
         except DataError:
-            pass  # found below
+            pass  # the bad line is found below
         good: list[tuple[Array, Array]] = []
         refused = None
         for i in range(len(lines)):

@@ -1,4 +1,4 @@
-"""Streamed kernels: SequentialMKL on kernels that arrive while the samples are known."""
+"""Streamed kernels: SequentialMKL on known samples and arriving kernels."""
 
 from __future__ import annotations
 

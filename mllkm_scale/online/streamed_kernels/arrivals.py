@@ -1,7 +1,7 @@
-"""What a stream may bring, as lists of kernels: locally linear ones, ids of a grid or of a family, functions.
+"""Arriving kernels as lists: locally linear kernels, ids of a grid or of a family, or functions.
 
-Locally linear kernels are given unit trace on arrival, and those that reach almost no sample are left out, as in a
-grid (F9). Those of a grid or a family have their scales there; functions are taken as they are.
+Locally linear kernels are normalised to unit trace on arrival, and kernels that are nonzero on almost no sample are
+left out, as in a grid (F9). Kernels of a grid or a family are already normalised; functions are not changed.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.locally_linear import LocallyLinearKernels
 from mllkm_scale.kernels.normalisation import trace_scales
-from mllkm_scale.mkl.algorithm2 import KernelFamily
+from mllkm_scale.mkl.families import KernelFamily
 from mllkm_scale.online.streamed_kernels.grams import FamilyKernels, FunctionKernels
 from mllkm_scale.online.streamed_kernels.lists import GivenKernels, GridKernels, Kernels
 
-__all__ = ["Arrivals", "trace_normalised"]
+__all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """The door: `admit` makes a list of what is brought, without the kernels that are excluded.
+    """Admits arriving kernels: `admit` makes a list of them, without excluded kernels.
 
     Parameters
     ----------
     n_features : int
-        Of the samples.
+        Number of features of the samples.
     family : KernelGrid or KernelFamily, optional
-        What ids are about.
+        The grid or family to which ids refer.
     reference : array (rows, n_features), optional
-        Rows over which locally linear kernels get a mean diagonal of one; without, they are taken as they are.
+        Rows for normalising the mean diagonal of locally linear kernels to one; without them, kernels are not
+        normalised.
     """
 
     def __init__(self, n_features: int, family: KernelGrid | KernelFamily | None, reference: Array | None) -> None:
@@ -80,7 +81,7 @@ class Arrivals:
         if not all(np.isfinite(part).all() for part in values) or np.any(kernels.gammas <= 0):
             raise DataError("a kernel of the stream has an anchor or a gamma that is no number: gammas are positive")
         if self.reference is not None:
-            kernels = trace_normalised(kernels, self.reference)
+            kernels = _trace_normalised(kernels, self.reference)
         return GivenKernels(kernels.take(kernels.scales > 0))
 
     def _by_id(self, ids: Array) -> Kernels:
@@ -94,13 +95,13 @@ class Arrivals:
         return GridKernels(family, ids) if isinstance(family, KernelGrid) else FamilyKernels(family, ids)
 
 
-def trace_normalised(kernels: LocallyLinearKernels, reference: Array) -> LocallyLinearKernels:
-    """The kernels with a mean diagonal of one over the reference rows; scale 0 where the reach is too small.
+def _trace_normalised(kernels: LocallyLinearKernels, reference: Array) -> LocallyLinearKernels:
+    """The kernels with a mean diagonal of one over the reference rows; the scale is 0 if the reach is too small.
 
     >>> from mllkm_scale.kernels.grid import Family
     >>> kernels = Family("gaussian").kernels(np.zeros((1, 1)), np.ones(1))
     >>> rows = np.linspace(-1.0, 1.0, 40)[:, None]
-    >>> round(float(trace_normalised(kernels, rows).diagonals(rows).mean()), 12)
+    >>> round(float(_trace_normalised(kernels, rows).diagonals(rows).mean()), 12)
     1.0
     """
     family = GivenKernels(kernels).family

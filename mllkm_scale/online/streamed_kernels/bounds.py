@@ -1,11 +1,11 @@
-"""Lower bounds on the optimum that hold over a stream of kernels, forgotten ones included, and the certificate.
+"""Lower bounds on the optimum over a stream of kernels, including forgotten ones, and the certificate.
 
 For feasible duals alpha, all multiples t alpha with 0 <= t <= 1 are feasible too, and the best of their bounds (F5) is
 
     D = t sum alpha - t^2/2 max_m q_m(alpha),     t = min(1, sum alpha / max_m q_m(alpha))
 
-The maximum must be over ALL kernels at ONE alpha. So duals are frozen, and every kernel that arrives from then on is
-priced by them as well as by those of the day: of a forgotten kernel, its share in the maximum remains.
+The maximum must be over ALL kernels at ONE alpha. So some duals are frozen, and q_m of every later kernel is computed
+for the frozen duals as well as for the current ones. A forgotten kernel thus remains part of the maximum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SupportRows(PlainArrays):
 
 @dataclass
 class FrozenDuals:
-    """Duals that stay, and the largest price of the kernels they have met."""
+    """Frozen duals, and the largest q of the kernels so far."""
 
     support: SupportRows
     largest: float = 0.0
@@ -46,7 +46,7 @@ class FrozenDuals:
 
     @property
     def zero(self) -> FrozenDuals:
-        """Duals of zero: their bound, which is zero, holds for any kernels."""
+        """Zero duals: their bound, which is zero, holds for any kernels."""
         return FrozenDuals(SupportRows(self.support.rows[:0], self.support.signed_duals[:0]))
 
     @property
@@ -55,7 +55,7 @@ class FrozenDuals:
 
 
 def dual_bound(total: float, largest: float) -> float:
-    """D of the best multiple of duals with this sum, and this largest q.
+    """D for the best multiple of duals with this sum and this largest q.
 
     >>> dual_bound(2.0, 1.0), dual_bound(2.0, 4.0)
     (1.5, 0.5)
@@ -66,7 +66,7 @@ def dual_bound(total: float, largest: float) -> float:
 
 @dataclass(frozen=True)
 class StreamCertificate(Objective):
-    """P of the machine, and D over all kernels of the stream that were not excluded: primal >= optimum >= dual.
+    """P of the machine, and D over all admitted kernels of the stream: primal >= optimum >= dual.
 
     Examples
     --------
@@ -75,13 +75,13 @@ class StreamCertificate(Objective):
     (0.5, 0.005)
     """
 
-    n_seen: int  # kernels that D is about
+    n_seen: int  # number of kernels of D
     n_active: int
     n_remembered: int
-    n_forgotten: int  # times that a kernel was forgotten, in all passes
-    likely_dual: float  # D over the active and the remembered kernels alone
+    n_forgotten: int  # number of times that a kernel was forgotten, over all passes
+    likely_dual: float  # D over the active and the remembered kernels only
 
     @property
     def likely_gap(self) -> float:
-        """The gap if no forgotten kernel would violate now."""
+        """The gap under the assumption that no forgotten kernel violates now."""
         return Objective(self.primal, max(self.dual, self.likely_dual)).gap

@@ -1,8 +1,8 @@
-"""Streamed kernels that are known by their Grams k(X, Z): of a family for plain MKL, or functions of the user's own.
+"""Streamed kernels given by Gram matrices k(X, Z): of a family for plain MKL, or functions of the user.
 
     q_m = sum over classes of a' K_m a,     responses K_m(Z, X) a,     f = sum_m beta_m K_m(Z, X) a
 
-Each takes the Gram of the support, n_sv^2 evaluations, where a locally linear kernel takes n_sv.
+Each needs the Gram matrix of the support, which is n_sv^2 evaluations; a locally linear kernel needs n_sv.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.executor import Executor, Shared, SharedValue
 from mllkm_scale.errors import DataError
 from mllkm_scale.kernels.grid import RowSource
-from mllkm_scale.mkl.algorithm2 import KernelFamily
+from mllkm_scale.mkl.families import KernelFamily
 
 __all__ = ["FamilyKernels", "FunctionKernels", "GramKernels", "KernelFunction"]
 
 KernelFunction = Callable[[Array, Array], Array]
-_EVALUATION_FLOPS = 20  # multiply-adds in the time of an entry of a Gram
-_BLOCK_ROWS = 1024  # that are decided at once
+_EVALUATION_FLOPS = 20  # multiply-adds in the time of an entry of a Gram matrix
+_BLOCK_ROWS = 1024  # rows that are decided at once
 
 
 class GramKernels(ABC):
-    """Kernels of which the Gram of any rows can be had."""
+    """Kernels with Gram matrices of any rows."""
 
     unit: ClassVar[int] = 8
 
@@ -38,7 +38,7 @@ class GramKernels(ABC):
 
     @property
     def n_bytes(self) -> int:
-        return 8 * len(self)  # ids, or functions, which are small
+        return 8 * len(self)  # ids or functions are small
 
     @abstractmethod
     def gram(self, m: int, X: Array, Z: Array) -> Array:
@@ -97,7 +97,7 @@ class FamilyKernels(GramKernels):
 
 @dataclass(frozen=True)
 class FunctionKernels(GramKernels):
-    """Functions k(X, Z) that give the Gram of any rows, each positive semi-definite."""
+    """Functions k(X, Z) that return Gram matrices of any rows; each must be positive semi-definite."""
 
     functions: tuple[KernelFunction, ...]
 

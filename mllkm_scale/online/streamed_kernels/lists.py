@@ -1,11 +1,11 @@
-"""Lists of kernels as a stream brings them, whatever they are: what streamed MKL asks of them.
+"""Lists of arriving kernels of any kind: the interface for streamed MKL.
 
     forms       q_m = sum over classes of sum_ij a_i a_j k_m(x_i, x_j)     the price of kernel m at a = alpha y
     responses   sum_i a_i k_m(x, x_i)                                      what kernel m would add to the classifier
     decide      f(x) = sum_m beta_m sum_i a_i k_m(x, x_i)                  the classifier
 
-Here are the locally linear ones: given by anchors and gammas (`GivenKernels`), or as ids of a grid (`GridKernels`), of
-which a remembered kernel costs eight bytes. They have explicit features; see `kernel_grams` for those that have not.
+This file has the locally linear kernels: given by anchors and gammas (`GivenKernels`), or as ids of a grid
+(`GridKernels`), which take eight bytes per kernel. They have explicit features; `grams` has kernels without.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Kernels(Protocol):
 
     @property
     def unit(self) -> int:
-        """Kernels that are priced at once: a function of their kind alone, which the bits then are, too."""
+        """Number of kernels whose q is computed at once: it depends only on the kind of the kernels, so that the bits
+        do, too."""
 
     @property
     def n_bytes(self) -> int:
-        """Of what a worker is sent."""
+        """Bytes that are sent to a worker."""
 
     def __len__(self) -> int: ...
 
@@ -48,22 +49,22 @@ class Kernels(Protocol):
         """These kernels, and then those of other lists of the same kind."""
 
     def keys(self) -> list[Hashable]:
-        """What tells kernels apart."""
+        """Keys that identify the kernels."""
 
     def flops(self, n_support: int, n_duals: int) -> float:
-        """Multiply-adds of the price of one; `n_duals` counts the nonzero duals of all classes."""
+        """Multiply-adds for q of one kernel; `n_duals` counts the nonzero duals of all classes."""
 
     def forms(self, X: Array, signed_duals: Array) -> Array:
         """q (s,)."""
 
     def responses(self, Z: Array, X: Array, signed_duals: Array) -> Array:
-        """(K, rows of Z, s)."""
+        """Responses (K, rows of Z, s)."""
 
     def decide(self, data: RowSource, X: Array, signed_duals: Array, weights: Array, executor: Executor) -> Array:
         """f (rows of data, K)."""
 
     def shared(self, executor: Executor) -> Shared[Self]:
-        """The list where all members of an executor can get it."""
+        """The list, shared with all members of an executor."""
 
 
 @dataclass(frozen=True)

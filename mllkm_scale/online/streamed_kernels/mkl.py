@@ -1,6 +1,6 @@
-"""`OnlineKernelMKL`: the samples are known, and the kernels are streamed; see `stream` for the algorithm.
+"""`OnlineKernelMKL`: MKL on known samples with a stream of kernels; see `stream` for the algorithm.
 
-The machine becomes a `Model` with folded coefficients, weights, and what was proved.
+The machine becomes a `Model` with folded coefficients, weights, and a certificate.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mllkm_scale.base.arrays import Array
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.base.threads import Threads, n_threads, one_blas_thread
 from mllkm_scale.data import Dataset, Preprocessor, check
 from mllkm_scale.data.checks import require_finite
@@ -24,7 +24,7 @@ from mllkm_scale.errors import DataError, ParameterError
 from mllkm_scale.kernels.anchors import random_rows
 from mllkm_scale.kernels.grid import KernelGrid
 from mllkm_scale.kernels.normalisation import REFERENCE_ROWS
-from mllkm_scale.mkl.algorithm2 import KernelFamily
+from mllkm_scale.mkl.families import KernelFamily
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.model import Model, ModelRecord
 from mllkm_scale.online.streamed_kernels.arrivals import Arrivals
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["OnlineKernelMKL"]
 
 
-class OnlineKernelMKL:
+class OnlineKernelMKL(Closing):
     """MKL on known samples with kernels that arrive one by one or in batches, from any iterator.
 
     Each kernel is probed with the gradient criterion. After an insertion, weights and duals are optimised again, with a
@@ -50,7 +50,7 @@ class OnlineKernelMKL:
     Parameters
     ----------
     X : array-like (n, d)
-        Training samples as the kernels see them; they are neither scaled nor projected here.
+        Training samples in the space of the kernels; they are neither scaled nor projected here.
     y : array-like (n,)
         Labels of two or more classes; more than two classes share the weights.
     family : KernelGrid or KernelFamily, optional
@@ -62,14 +62,14 @@ class OnlineKernelMKL:
     remember : int, optional
         Largest number of discarded kernels to keep, those with the largest prices; all by default.
     normalize : {"trace", None}
-        Whether to normalise arriving locally linear kernels to a mean diagonal of one; a kernel that reaches almost no
-        sample is then left out. Kernels of a family, and functions, are not normalised.
+        Whether to normalise arriving locally linear kernels to a mean diagonal of one; a kernel that is nonzero on
+        almost no sample is then left out. Kernels of a family, and functions, are not normalised.
     memory_budget : str or int
         Memory for solving on working samples and active kernels.
     n_jobs : int
         Threads; -1 for one per core. The bits do not depend on it.
     client : distributed.Client, optional
-        Its workers probe batches if these are large enough to pay. The bits do not depend on it.
+        Its workers probe batches that are large enough. The bits do not depend on it.
     scratch_dir : path, optional
         Folder that the workers of the client can also read; the system's by default.
     random_state : int or None
@@ -155,8 +155,8 @@ class OnlineKernelMKL:
         ----------
         kernels : LocallyLinearKernels, int or array of int, function or list of functions
             One kernel or a batch; ids are those of `family`, and a function k(X, Z) gives the Gram of any rows. All
-            kernels of a stream are of one kind, and locally linear ones of one family. A kernel that is active or
-            remembered already is passed over.
+            kernels of a stream are of one kind, and locally linear ones of one family. A kernel that is already active
+            or remembered is skipped.
         """
         with one_blas_thread():
             self.certificate = None
@@ -173,7 +173,7 @@ class OnlineKernelMKL:
             return self._certify()
 
     def learn(self, stream: Iterable[Any] | Callable[[], Iterable[Any]], passes: int = 1) -> StreamCertificate:
-        """Process all that a stream brings and reprocess; up to `passes` times, while the gap is above `tol`.
+        """Process all kernels of a stream and reprocess, up to `passes` times while the gap is above `tol`.
 
         Parameters
         ----------
@@ -181,8 +181,8 @@ class OnlineKernelMKL:
             For several passes, something to iterate over again, such as a list, or a callable that returns an iterator.
             Each pass brings the same kernels, in any order.
         passes : int
-            More than one helps where kernels are forgotten: a further pass proves what the duals that it began with
-            are worth. It proves that of its own kernels; if others came before this call, the bound stays as it was.
+            More than one pass helps if kernels are forgotten: a further pass proves the bound of the duals at its
+            beginning, over its own kernels. If other kernels arrived before this call, the bound does not change.
         """
         if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
             raise ParameterError(f"passes={passes!r}: give a whole number from 1")
@@ -206,7 +206,7 @@ class OnlineKernelMKL:
         return certificate
 
     def _pass(self, stream: Iterable[Any] | Callable[[], Iterable[Any]]) -> int:
-        """Process all that it brings: how many kernels these were."""
+        """Process all kernels of a pass, and return their number."""
         before = self.stream.n_arrived
         for kernels in stream() if callable(stream) else stream:
             self.process(kernels)
@@ -252,34 +252,26 @@ class OnlineKernelMKL:
         return labels
 
     def model(self) -> Model:
-        """The machine of locally linear kernels as a model that can be saved."""
+        """The machine as a model that can be saved; only for locally linear kernels."""
         return make_model(self)
 
     @property
     def machine(self) -> StreamedMachine:
         """Active kernels with their weights, duals and working samples."""
         if self.stream.machine is None:
-            raise ParameterError("no kernel has joined the machine yet: process kernels that tell the classes apart")
+            raise ParameterError("no kernel is active yet: process kernels that separate the classes")
         return self.stream.machine
 
     def close(self) -> None:
         """Release the threads and the folder shared with workers."""
         self._stack.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def make_model(mkl: OnlineKernelMKL) -> Model:
-    """The model of the machine as it stands.
+    """The model of the current machine.
 
     Its record holds the last certificate; without one, or above `tol`, its status is "streaming", and the dual bound is
-    the best that is known.
+    the best known one.
     """
     machine, stream = mkl.machine, mkl.stream
     used = machine.only(machine.weights > 0)

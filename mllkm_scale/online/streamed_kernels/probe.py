@@ -1,7 +1,7 @@
-"""The probe: prices q_m of many kernels at given duals, by this process or, where it pays, by an executor.
+"""The probe: q_m of many kernels for given duals, computed by this process or, if that is faster, by an executor.
 
-A unit is a fixed number of kernels, whoever prices it; the bits are the same. Workers cost messages, and files
-that each worker reads: what this process would have done before they are through, it does itself (`pays`).
+A unit is a fixed number of kernels for any executor, so the bits are the same. Workers need messages, and files that
+each worker reads, so small batches are computed by this process (`pays`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mllkm_scale.online.streamed_kernels.lists import Kernels
 
 __all__ = ["KernelProbe", "PriceWork", "pays"]
 
-_FLOP_S = 1e-10  # seconds a multiply-add, as measured for gaussian kernels of 256 features
-_START_S = 0.1  # of a pass of workers, at least
-_BYTE_S = 2e-8  # a byte of kernels, to be written, archive, read and checked
-_AT_ONCE = 32 * 512  # kernels that are sent to workers at once
+_FLOP_S = 1e-10  # seconds per multiply-add, as measured for gaussian kernels on 256 features
+_START_S = 0.1  # least time of a pass of workers
+_BYTE_S = 2e-8  # per byte of kernels, to write, archive, read and check it
+_AT_ONCE = 32 * 512  # number of kernels that are sent to workers at once
 
 
 def pays(flops: float, n_bytes: int, n_here: int, n_workers: int) -> bool:
-    """Whether so many threads of workers have priced kernels of `n_bytes` before the threads here have.
+    """Whether the threads of the workers are faster than the threads of this process, for kernels of `n_bytes`.
 
     >>> pays(1e9, 10**6, 1, 16), pays(1e10, 10**6, 1, 16), pays(1e10, 10**6, 1, 1)
     (False, True, False)
@@ -37,7 +37,7 @@ def pays(flops: float, n_bytes: int, n_here: int, n_workers: int) -> bool:
 
 @dataclass(frozen=True)
 class PriceWork:
-    """The prices of units of kernels."""
+    """Computes q of units of kernels."""
 
     kernels: Shared[Any]
     support: Shared[SupportRows]
@@ -58,11 +58,11 @@ class PriceWork:
 
 
 class KernelProbe:
-    """Prices by the threads of this process, or by an executor of workers if there is one and enough to do."""
+    """Computes q by the threads of this process, or by an executor of workers for large batches."""
 
     def __init__(self, threads: Threads, workers: Executor | None = None) -> None:
         self.local, self.workers = ThreadExecutor(threads), workers
-        self.n_sent = 0  # kernels that workers have priced
+        self.n_sent = 0  # number of kernels that workers have probed
 
     def __call__(self, kernels: Kernels, support: SupportRows) -> Array:
         """q (s,) of these kernels."""

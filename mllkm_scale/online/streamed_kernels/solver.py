@@ -1,8 +1,8 @@
-"""The machine of streamed kernels: MKL on working samples x active kernels (F6), warm from the machine before.
+"""The machine of streamed kernels: MKL on working samples x active kernels (F6), with warm starts.
 
 solve          weights and duals of the active kernels on the working samples, to a relative gap
 primal_pass    all samples: margins, and P = 1/2 (sum_m |w_m|)^2 + C sum hinge; the active kernels: q_m
-renew          samples well beyond the margin leave the working set, some of those within it join
+renew          drop samples well beyond the margin from the working set, and add some of those within it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.errors import BudgetError
 from mllkm_scale.gram.blocks import MatrixBlock
 from mllkm_scale.mkl.inner import InnerMKL
-from mllkm_scale.mkl.interior_point import interior_point
+from mllkm_scale.mkl.interior.interior_point import interior_point
 from mllkm_scale.mkl.restricted import RestrictedProblem, Solution, WorkingSets
 from mllkm_scale.mkl.state import Settings
 from mllkm_scale.online.streamed_kernels.bounds import SupportRows
@@ -28,7 +28,7 @@ from mllkm_scale.online.streamed_kernels.lists import Kernels, LocalKernels
 
 __all__ = ["MachineSolver", "StreamedMachine", "View"]
 
-_BEYOND = 0.3  # of the tolerance, to which the interior point goes: the rest is for kernels to leave
+_BEYOND = 0.3  # of the tolerance, for the interior point; the rest is for removing kernels
 
 
 @dataclass(frozen=True)
@@ -41,33 +41,33 @@ class StreamedMachine:
     working: Array
 
     def joined(self, kernels: Kernels) -> StreamedMachine:
-        """With these kernels, of weight zero."""
+        """The machine with these kernels added, at weight zero."""
         weights = np.concatenate([self.weights, np.zeros(len(kernels))])
         return replace(self, active=self.active.joined([kernels]), weights=weights)
 
     def only(self, mask: Array) -> StreamedMachine:
-        """With the kernels of this mask alone."""
+        """The machine with only the kernels of this mask."""
         return replace(self, active=self.active.take(np.flatnonzero(mask)), weights=self.weights[mask])
 
 
 @dataclass(frozen=True)
 class View:
-    """What a pass over all samples and over the active kernels saw of a machine."""
+    """The result of a pass over all samples and active kernels of a machine."""
 
     support: SupportRows
     forms: Array  # q of the active kernels (s,)
-    threshold: float  # the largest of those that have a weight
+    threshold: float  # the largest q of kernels with positive weight
     margins: Array  # y f (n, K)
     primal: float
 
     @classmethod
     def before(cls, support: SupportRows) -> View:
-        """The view of no kernel: every kernel that tells anything apart violates."""
+        """The view without any kernel: every kernel that separates the classes violates."""
         return cls(support, np.empty(0), 0.0, np.empty(0), np.inf)
 
 
 class MachineSolver:
-    """The samples, their signs (n, K), and what is done with them."""
+    """Solves on the samples with signs (n, K)."""
 
     def __init__(self, data: Dataset, signs: Array, settings: Settings, available_bytes: int, threads: Threads) -> None:
         self.data, self.signs, self.settings, self.threads = data, signs, settings, threads
@@ -75,7 +75,7 @@ class MachineSolver:
         self.inner = InnerMKL(data, signs, available_bytes, seed=settings.seed, threads=threads)
 
     def start(self) -> tuple[Array, Array]:
-        """Duals and working samples before there is a kernel: some of each sign at random, with equal duals."""
+        """Initial duals and working samples: random samples of each sign, with equal duals."""
         working = np.zeros(self.signs.shape, dtype=bool)
         duals = np.zeros(self.signs.shape)
         for k, signs in enumerate(self.signs.T):
@@ -137,7 +137,7 @@ class MachineSolver:
         return SupportRows(self._rows(rows), duals[rows] * self.signs[rows])
 
     def renewed(self, machine: StreamedMachine, view: View, round: int) -> StreamedMachine:
-        """Samples well beyond the margin leave; some of those within it join, at most doubling a working set."""
+        """Drop samples well beyond the margin, and add some of those within it, at most doubling a working set."""
         working = machine.working & (view.margins < self.settings.margin)
         for k, margins in enumerate(view.margins.T):
             rng = np.random.default_rng([self.settings.seed, round, 2, k])

@@ -1,20 +1,22 @@
-"""SequentialMKL on a stream of kernels: each is probed as it comes, and those discarded are probed again.
+"""SequentialMKL on a stream of kernels: each is probed on arrival, and discarded kernels are probed again.
 
     process(k)      q_k(alpha) > max over the active set S of q: k joins S, and weights and duals are optimised again,
                     warm. The others are discarded, as are kernels of S that have lost their weight.
     reprocess()     the same with the discarded, until none violates and the gap over all that are remembered is `tol`.
 
-While the stream runs, a kernel must violate by a share of q, and the machine is solved to a share of that: what is lost
-by it, `reprocess` finds among the discarded, and on a budget the next pass, which is stricter. The lower bound
+While the stream runs, a kernel must violate by a share of q, and the machine is solved to a fraction of that share.
+Kernels that are missed by this are found by `reprocess` among the discarded ones, or with a budget by the next,
+stricter pass. The lower bound
 
     D = sum alpha - 1/2 max over all kernels seen of q(alpha)  <=  optimum
 
-is known from the duals of the day while no kernel is forgotten. Just before the first one is, the duals are frozen, and
-again at the start of each further pass; these duals meet every kernel that comes from then on (`bounds`).
+is known from the current duals as long as no kernel is forgotten. Just before the first kernel is forgotten, the duals
+are frozen, and again at the start of each further pass; q of every later kernel is computed for the frozen duals
+(`bounds`).
 
-As many discarded kernels are remembered as the budget allows, each with its price q_m / max over S of q at the duals
-when it was last probed: at 1 a kernel is about to violate. The kernels of the smallest prices are forgotten; of equal
-ones, those that came last.
+As many discarded kernels are remembered as the budget allows, each with its price, which is q_m / max over S of q for
+the duals of its last probe. A kernel with price 1 is about to violate. The kernels with the smallest prices are
+forgotten; of equal prices, the latest ones.
 """
 
 from __future__ import annotations
@@ -37,15 +39,15 @@ from mllkm_scale.scan.diversity import diverse
 __all__ = ["Discarded", "StreamedMKL"]
 
 _LOOSEST = 0.02  # share of q by which a kernel of the first pass must violate
-_SOLVED = 0.2  # of that share, to which the machine is solved then
+_SOLVED = 0.2  # of that share, as the tolerance of the machine
 _LOOSEST_TOL, _TIGHTEST_TOL = 1e-2, 1e-8  # of a solution in `reprocess`
-_NEAR = 0.05  # a kernel of zero weight stays while its q is so near to the largest
+_NEAR = 0.05  # a kernel of zero weight stays if its q is this near to the largest
 _PATIENCE = 30  # rounds of `reprocess` without a smaller gap
-_EXACT = 0.5  # of `tol`, to which `reprocess` goes on a budget: the next pass has its own inexactness
+_EXACT = 0.5  # of `tol`, for `reprocess` with a budget: the next pass adds its own inexactness
 
 
 class Discarded:
-    """Discarded kernels, at most `limit` of them; `n_forgotten` counts those that had to go."""
+    """Discarded kernels, at most `limit` of them; `n_forgotten` counts the forgotten ones."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit, self.n_forgotten = limit, 0
@@ -61,21 +63,21 @@ class Discarded:
 
     @property
     def kernels(self) -> Kernels | None:
-        """All of them as one list, in the order in which they came; None without any."""
+        """All of them as one list, in the order of arrival; None if there are none."""
         if len(self._parts) > 1:
             self._parts = [self._parts[0].joined(self._parts[1:])]
         return self._parts[0] if self._parts else None
 
     def would_forget(self, n_more: int) -> bool:
-        """Whether with so many more some must go."""
+        """Whether adding this number of kernels would exceed the limit."""
         return self.limit is not None and len(self) + n_more > self.limit
 
     def add(self, kernels: Kernels, prices: Array) -> None:
-        """Remember these; beyond the limit, forget the cheapest."""
+        """Remember these kernels; beyond the limit, forget those with the smallest prices."""
         if self.limit is not None and len(self) >= self.limit > 0:
-            dear = prices > self._prices.min()  # the others would go at once
-            self.n_forgotten += int(np.count_nonzero(~dear))
-            kernels, prices = kernels.take(dear), prices[dear]
+            costly = prices > self._prices.min()  # the others would be forgotten at once
+            self.n_forgotten += int(np.count_nonzero(~costly))
+            kernels, prices = kernels.take(costly), prices[costly]
         if not len(kernels):
             return
         self._parts.append(kernels)
@@ -87,11 +89,11 @@ class Discarded:
             self._keep(np.sort(np.argsort(-self._prices, kind="stable")[: self.limit]))
 
     def renew(self, prices: Array) -> None:
-        """Prices of all of them, at other duals."""
+        """Set new prices of all kernels, for other duals."""
         self._prices = prices
 
     def pop(self, places: Array) -> Kernels:
-        """Take these kernels out."""
+        """Remove and return these kernels."""
         kernels = self.kernels
         assert kernels is not None
         taken = kernels.take(places)
@@ -107,31 +109,31 @@ class Discarded:
 
 
 class StreamedMKL:
-    """The algorithm; `machine` is None until the first kernel has joined."""
+    """The algorithm; `machine` is None until the first kernel is active."""
 
     def __init__(self, solver: MachineSolver, probe: KernelProbe, settings: Settings, remember: int | None) -> None:
         self.solver, self.probe, self.settings = solver, probe, settings
         self.discarded = Discarded(remember)
         self.machine: StreamedMachine | None = None
         self.view = View.before(solver.support_of(solver.start()[0]))
-        self.frozen: FrozenDuals | None = None  # have met every kernel seen
-        self.meeting: FrozenDuals | None = None  # are meeting those of a further pass
+        self.frozen: FrozenDuals | None = None  # with the largest q over all kernels so far
+        self.meeting: FrozenDuals | None = None  # with the largest q over the kernels of a further pass
         self.slack = max(_LOOSEST, 0.5 * settings.tol)
         self.n_arrived = self.n_seen = self.n_inserted = self.n_rounds = 0
         self.local_bound = 0.0  # D over the active and the remembered kernels, at the last `reprocess`
 
     @property
     def n_members(self) -> int:
-        """Kernels of the active set."""
+        """Number of kernels of the active set."""
         return 0 if self.machine is None else len(self.machine.active)
 
     @property
     def n_active(self) -> int:
-        """Those of them that have a weight."""
+        """Number of kernels with positive weight."""
         return 0 if self.machine is None else int(np.count_nonzero(self.machine.weights))
 
     def process(self, kernels: Kernels) -> int:
-        """Probe kernels that arrive; how many of them have joined."""
+        """Probe arriving kernels; return the number of inserted ones."""
         self.n_arrived += len(kernels)
         arrived = self.unknown(kernels)
         if not len(arrived):
@@ -153,7 +155,7 @@ class StreamedMKL:
         return inserted
 
     def reprocess(self) -> float:
-        """Probe the discarded kernels until none violates; the relative gap over all that are remembered."""
+        """Probe the discarded kernels until none violates; return the relative gap over all remembered kernels."""
         tol = self.settings.tol * (_EXACT if self.discarded.n_forgotten else 1.0)
         inner_tol, best_gap, idle = _LOOSEST_TOL, np.inf, 0
         self.local_bound = 0.0
@@ -175,10 +177,10 @@ class StreamedMKL:
 
     @contextmanager
     def further_pass(self, whole: bool) -> Iterator[None]:
-        """Context in which the same kernels come once more, and the duals of its beginning meet them all.
+        """Context of a further pass over the same kernels, with the duals at its beginning frozen.
 
-        Theirs is the bound then, if it is the better one and the pass brought the `whole` of all kernels seen. What a
-        pass that failed has brought, nobody knows: no bound is left but that of duals of zero.
+        Afterwards their bound is used, if it is better and the pass had the `whole` of all kernels. After a failed
+        pass, only the bound of zero duals remains, because its kernels are unknown.
         """
         meeting = self.meeting = self.freeze()
         gap = Objective(self.view.primal, self.bound).gap
@@ -193,12 +195,12 @@ class StreamedMKL:
 
     @property
     def bound(self) -> float:
-        """D over all kernels seen."""
+        """D over all kernels so far."""
         known = 0.0 if self.frozen is None else self.frozen.bound
         return known if self.discarded.n_forgotten else max(known, self.local_bound)
 
     def unknown(self, kernels: Kernels) -> Kernels:
-        """Those of them that are neither active nor remembered, each once."""
+        """The kernels that are neither active nor remembered, without duplicates."""
         known = set() if self.machine is None else set(self.machine.active.keys())
         new = []
         for place, key in enumerate(kernels.keys()):
@@ -208,7 +210,7 @@ class StreamedMKL:
         return kernels if len(new) == len(kernels) else kernels.take(np.array(new, dtype=np.int64))
 
     def violators(self, kernels: Kernels | None, prices: Array, slack: float) -> Array:
-        """Places of the worst violators, but of those with parallel responses only the best."""
+        """Indices of the worst violators; of violators with parallel responses, only the best one."""
         settings, (rows, signed_duals) = self.settings, (self.view.support.rows, self.view.support.signed_duals)
         n_classes = signed_duals.shape[1]
         over = np.flatnonzero(prices > (1.0 + slack) * self.view.threshold)
@@ -222,7 +224,7 @@ class StreamedMKL:
         return over[diverse(responses, settings.n_insertions(n_classes))]
 
     def insert(self, kernels: Kernels) -> None:
-        """They join the active set with weight zero."""
+        """Add kernels to the active set with weight zero."""
         if self.machine is None:
             self.machine = StreamedMachine(kernels, np.zeros(len(kernels)), *self.solver.start())
         else:
@@ -230,11 +232,11 @@ class StreamedMKL:
         self.n_inserted += len(kernels)
 
     def optimise(self, tol: float, near: float = 0.0) -> bool:
-        """Weights and duals of the active kernels; whether more samples are to be looked at.
+        """Optimise weights and duals of the active kernels; return whether the working samples have changed.
 
-        Kernels of zero weight are discarded, except those whose q is within `near` of the largest: these would come
-        back. In a further pass none is: a kernel without which the optimum is the same may be what keeps the duals
-        where no other violates, and if it is forgotten, it joins and leaves in every pass.
+        Kernels of zero weight are discarded, except those with q within `near` of the largest, which would come back.
+        In a further pass, none is discarded: a kernel of zero weight may keep the duals at a point where no other
+        kernel violates. If it were forgotten, it would be inserted and dropped in every pass.
         """
         if self.machine is None:
             return False
@@ -255,17 +257,17 @@ class StreamedMKL:
         return prices / (self.view.threshold or 1.0)
 
     def price_remembered(self) -> tuple[Array, float]:
-        """q of the discarded kernels, and the largest of these and of the active ones."""
+        """q of the discarded kernels, and the largest q of these and the active ones."""
         kernels = self.discarded.kernels
         prices = np.empty(0) if kernels is None else self.probe(kernels, self.view.support)
         return prices, max(float(self.view.forms.max(initial=0.0)), float(prices.max(initial=0.0)))
 
     def freeze(self) -> FrozenDuals:
-        """The duals of now, which have met all kernels that are active or remembered."""
+        """Freeze the current duals, with the largest q over all active and remembered kernels."""
         return FrozenDuals(self.view.support, self.price_remembered()[1])
 
     def meet(self, arrived: Kernels, prices: Array) -> None:
-        """Have frozen duals price what arrives; `prices` are those of the duals of the day."""
+        """Update frozen duals with arriving kernels; `prices` are for the current duals."""
         frozen = self.meeting or self.frozen
         if frozen is not None and frozen.support.total > 0:
             same = frozen.support is self.view.support

@@ -1,1 +1,1 @@
-"""The comparisons that the paper's reviewers asked for, each in a file: what is run, its tables and its picture."""
+"""The comparisons that the paper's reviewers asked for, one per file: experiment, tables and picture."""

@@ -1,4 +1,4 @@
-"""Anchors from all samples against random ones and k-means centres (reviewers 4 and 6): error, size and time."""
+"""All samples as anchors, random samples, and k-means centres (reviewers 4 and 6): error, size and time."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _draw(record: Record) -> Figure:
 
 ANCHORS = Comparison(
     "anchors",
-    "Are anchors needed at all samples, or would k-means centres do, and predict faster?",
+    "Are all samples needed as anchors, or are k-means centres sufficient, and faster in prediction?",
     _run,
     _markdown,
     _draw,

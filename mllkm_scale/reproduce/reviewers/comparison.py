@@ -1,4 +1,4 @@
-"""A comparison that the reviewers asked for: something that is run, and shown in tables and a picture.
+"""A comparison that the reviewers asked for: an experiment with tables and a picture.
 
 Some are run on many splits of the small data sets.
 """
@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 def over_small_sets(
     question: str, answer: Callable[[Array, Array, int], Record], parts: Parts, tell: Tell, quick: bool
 ) -> Record:
-    """`answer(X, y, splits)` for every data set that can be had, or what was kept of it."""
+    """`answer(X, y, splits)` for every available data set, or its stored record."""
     record: Record = {}
     splits = QUICK_SPLITS if quick else SPLITS
     for name in QUICK if quick else DATA:
@@ -55,10 +55,10 @@ def over_small_sets(
 
 @dataclass(frozen=True)
 class Comparison:
-    """A question of the reviewers, and how it is answered.
+    """A question of the reviewers, and the experiment that answers it.
 
-    `run(parts, tell, quick)` gives a record; a part of it that is in `parts` already is not computed again. With
-    `quick` it is small: it shows that all works, and its figures mean nothing.
+    `run(parts, tell, quick)` returns a record; parts that are already in `parts` are not computed again. With `quick`,
+    the experiment is a small test, and its figures are meaningless.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Error against prediction cost: MLLKM of several sizes beside the methods that predict fast (reviewers 3 and 6).
+"""Error and prediction cost: MLLKM of several sizes, and other methods with fast prediction (reviewers 3 and 6).
 
-The cost of a method is the time of predicting all test rows, on one thread, over that of a linear SVM in the same
-run. An MLLKM is trained once with all samples as anchors; smaller ones keep its heaviest kernels, whose weights and
-duals are solved for again. The others are trained with the defaults, which learn kernels, within a number of kernels.
+The cost of a method is the time to predict all test rows on one thread, divided by that of a linear SVM in the same
+run. One MLLKM is trained with all samples as anchors. Smaller ones keep its kernels with the largest weights, for which
+weights and duals are solved again, or are trained with the defaults, which learn kernels, and a limit of kernels.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _points(task: Task, split: Split, parts: Parts, tell: Tell, quick: bool) -> 
 
 
 def _mllkm(task: Task, split: Split, quick: bool) -> Iterator[Record]:
-    """A machine over all kernels, and from its last checkpoint those of fewer kernels, from many to few."""
+    """A machine over all kernels, and machines of fewer kernels from its last checkpoint, in decreasing order."""
     from mllkm_scale import Dataset, train
 
     X, X_test = split.X.astype(np.float32), split.X_test.astype(np.float32)
@@ -163,7 +163,7 @@ def _measured(result: TrainResult, train_s: float, X_test: Array, y_test: Array)
 
 
 class _OneThread:
-    """A model that predicts on the thread that calls it, as the others do."""
+    """A model that predicts on the calling thread, like the other methods."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -204,7 +204,7 @@ def _markdown(record: Record) -> list[str]:
 
 @styled
 def _draw(record: Record) -> Figure:
-    """A panel a data set: lower and further to the left is better."""
+    """One panel per data set: lower and further to the left is better."""
     from matplotlib.figure import Figure
 
     columns = min(3, len(record))
@@ -239,7 +239,7 @@ def _draw(record: Record) -> Figure:
 
 COSTS = Comparison(
     "costs",
-    "How large is the error for a given cost of prediction, beside LLSVM, LDKL, DC-Pred++, Nystroem and SVC?",
+    "How large is the error for a given cost of prediction, compared with LLSVM, LDKL, DC-Pred++, Nystroem and SVC?",
     _run,
     _markdown,
     _draw,

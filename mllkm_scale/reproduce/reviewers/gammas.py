@@ -84,7 +84,7 @@ def _markdown(record: Record) -> list[str]:
 
 @styled
 def _draw(record: Record) -> Figure:
-    """A panel a data set: the share of the weights at each gamma."""
+    """One panel per data set: the share of the weights at each gamma."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.5 * len(record) + 0.5, 1.9))

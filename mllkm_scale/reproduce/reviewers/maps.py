@@ -1,10 +1,10 @@
-"""Locally linear maps against plain Gaussian and linear ones in the same MKL (reviewer 6).
+"""Locally linear, plain Gaussian and linear maps in the same MKL (reviewer 6).
 
 A kernel of MLLKM has the features h(x) (x - c) and sqrt(b) h(x). The same solver, anchors and constraint serve
 
     locally linear    h(x) (x - c)                     b = 0: the paper
     locally affine    h(x) (x - c), sqrt(b) h(x)       a tenth of the mean squared distance as b: the default
-    Gaussian bumps    h(x)                             b so large that nothing else is left: one number a kernel
+    Gaussian bumps    h(x)                             b so large that the rest is negligible: one number per kernel
     linear            x - c, sqrt(b)                   gamma so small that h is almost one everywhere
     Gaussian kernels  exp(-gamma |x - z|^2)            on all features, at the same gammas: predicts by support vectors
 
@@ -40,7 +40,7 @@ from mllkm_scale.mkl.algorithm2 import PaperMKL
 __all__ = ["MAPS", "GaussianFamily", "GaussianMKLClassifier"]
 
 OURS = "locally affine"
-LARGE_BIAS = 1e6  # beside it, squared distances of features in [0, 1] are nothing
+LARGE_BIAS = 1e6  # squared distances of features in [0, 1] are negligible beside it
 SMALL_GAMMA = 3e-3  # exp(-gamma |x - c|^2) is above 0.9 wherever the samples are
 
 
@@ -160,7 +160,7 @@ def _markdown(record: Record) -> list[str]:
 
 @styled
 def _draw(record: Record) -> Figure:
-    """A group of bars a data set."""
+    """One group of bars per data set."""
     from matplotlib.figure import Figure
 
     kinds = list(next(iter(record.values())))
@@ -182,7 +182,7 @@ def _draw(record: Record) -> Figure:
 
 MAPS = Comparison(
     "maps",
-    "What do locally linear maps bring, over Gaussian and linear ones in the same MKL?",
+    "What do locally linear maps contribute, compared with Gaussian and linear maps in the same MKL?",
     _run,
     _markdown,
     _draw,

@@ -1,4 +1,4 @@
-"""Memory used against the number of samples (reviewer 6 expects O(n^2)): trainings in processes of their own."""
+"""Memory over the number of samples (reviewer 6 expects O(n^2)): training runs in separate processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _run(parts: Parts, tell: Tell, quick: bool) -> Record:
 
 
 def _trained(name: str, split: Split, n: int) -> Record:
-    """`mllkm train` on the first n rows, in a process whose peak memory is that of this training alone."""
+    """`mllkm train` on the first n rows, in a process whose peak memory belongs to this run only."""
     params = {key: value for key, value in TASKS[name].mllkm.items() if key in ("C", "gammas", "n_components")}
     gammas = params.get("gammas", "auto")
     options = ["--C", f"{params['C']}", "--tol", f"{TOL}", "--memory", BUDGET, "--scaling", "none"]
@@ -110,7 +110,7 @@ def _markdown(record: Record) -> list[str]:
 
 @styled
 def _draw(record: Record) -> Figure:
-    """Measured peaks, the budget, and what Gram matrices would take."""
+    """Measured peaks, the budget, and the size of Gram matrices."""
     from matplotlib.figure import Figure
 
     from mllkm_scale.base.units import parse_bytes
@@ -134,7 +134,7 @@ def _draw(record: Record) -> Figure:
 
 MEMORY = Comparison(
     "memory",
-    "Is the memory that a training takes not quadratic in the number of samples?",
+    "Is the memory of a training run not quadratic in the number of samples?",
     _run,
     _markdown,
     _draw,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mllkm_scale.base.folders import writing
-from mllkm_scale.base.whole_files import write_whole
+from mllkm_scale.base.files.folders import writing
+from mllkm_scale.base.files.whole import write_whole
 from mllkm_scale.report.style import save
 from mllkm_scale.reproduce.parts import Parts
 from mllkm_scale.reproduce.reviewers.anchors import ANCHORS

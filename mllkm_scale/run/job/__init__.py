@@ -1,4 +1,4 @@
-"""Job files: a training on one page of TOML, checked key by key, with all mistakes reported at once."""
+"""Job files: a training run on one page of TOML, checked key by key, with all mistakes reported at once."""
 
 from mllkm_scale.run.job.load import Job, load_job
 

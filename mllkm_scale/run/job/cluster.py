@@ -1,4 +1,4 @@
-"""Which cluster a training uses, as plain data: checked here, started or joined by `mllkm_scale.cluster.start`."""
+"""Which cluster a training run uses, as plain data: checked here, started or joined by `mllkm_scale.cluster.start`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEEDS: dict[str, dict[str, str]] = {
     "local": {"workers": "how many worker processes to start"},
     "address": {"address": "where the scheduler listens, such as tcp://host:8786"},
     "scheduler-file": {"scheduler_file": "the file that `dask scheduler --scheduler-file` writes"},
-    # Without one, dask-jobqueue would ask for half an hour, and the workers would vanish in the middle of a training.
+    # By default, dask-jobqueue requests half an hour, and the workers would end in the middle of a training run.
     "slurm": {"workers": "how many jobs to ask for", "walltime": "how long a job may run, such as 04:00:00"},
 }
 KINDS = tuple(_USES)
@@ -47,42 +47,42 @@ _WALLTIME = re.compile(r"(?:\d+-)?\d{1,3}:[0-5]\d:[0-5]\d")
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """How a training gets its dask cluster; a field that its kind has no use for keeps its default.
+    """The dask cluster of a training run; fields that a kind does not use keep their defaults.
 
     Parameters
     ----------
     kind : {"none", "local", "address", "scheduler-file", "slurm"}
-        No cluster; worker processes on this machine; a scheduler that runs already, known by its address or by
-        its scheduler file (so are clusters that ssh, a batch script or Kubernetes started); or jobs of their own
-        that a SLURM system is asked for.
+        No cluster; worker processes on this machine; a running scheduler, given by its address or its scheduler file
+        (such as clusters started by ssh, a batch script or Kubernetes); or workers as SLURM jobs.
     workers : int, optional
-        Worker processes to start (local), or jobs to ask for (slurm).
+        Number of worker processes (local) or jobs (slurm).
     threads_per_worker : int
         Threads of each worker (local, slurm).
     address : str, optional
-        Of the scheduler: tcp://, tls:// or ucx://host:port; host:port means tcp.
+        Address of the scheduler: tcp://, tls:// or ucx://host:port; host:port means tcp.
     scheduler_file : path, optional
-        Written by the scheduler, perhaps later than now.
+        File that the scheduler writes; it need not exist yet.
     queue, account, walltime : str, optional
         Partition, account and time limit (HH:MM:SS or D-HH:MM:SS) of the jobs (slurm).
     directives : tuple of str
-        More options of sbatch, such as "--constraint=fast" (slurm).
+        Further options of sbatch, such as "--constraint=fast" (slurm).
     interface : str, optional
-        Network interface that scheduler and workers talk over, such as ib0 (slurm).
+        Network interface of scheduler and workers, such as ib0 (slurm).
     local_directory : str, optional
-        Where the workers keep their scratch files (local, slurm).
+        Folder for scratch files of the workers (local, slurm).
     dashboard_address : str, optional
-        [HOST]:PORT of the dashboard (local, slurm), on 127.0.0.1 unless a host is named; port 0 is any free one,
-        None is no dashboard.
+        [HOST]:PORT of the dashboard (local, slurm), on 127.0.0.1 unless a host is given; port 0 means any free port,
+        and None no dashboard.
     insecure : bool
-        Whether scheduler and workers talk without TLS, so that whoever reaches their ports can run code as you (slurm).
+        Whether scheduler and workers communicate without TLS (slurm); anyone who reaches their ports can then run code
+        as you.
     start_timeout : float
-        Seconds that the first job may wait in the queue; a day by default (slurm).
+        Seconds to wait until the first job leaves the queue; a day by default (slurm).
 
     Raises
     ------
     ParameterError
-        If a field cannot work, or has no use for this kind.
+        If a field is invalid, or has no effect for this kind.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""A job file read and checked: paths, parameters and cluster of a training, so that it can be repeated.
+"""Reads and checks a job file: paths, parameters and cluster of a training run.
 
-Paths are relative to the folder of the job file, wherever the program is started. Nothing is read but the file itself
-and an array of anchors.
+Paths are relative to the folder of the job file. Only the file itself and an array of anchors are read.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TABLE = ("format", "label_column", "header", "categories", "as_number")
 
 @dataclass(frozen=True)
 class Job:
-    """A job that can be run; its paths lead from the working folder.
+    """A checked job; its paths are relative to the working folder.
 
     Attributes
     ----------
@@ -46,15 +45,15 @@ class Job:
     image_shape : str or None
         Shape of the images, such as 28x28, if rows are images.
     parameters : dict
-        For `resolve` and `train`, a preset included.
+        Parameters for `resolve` and `train`, including the preset.
     cluster : ClusterSpec
-        Where the scans run; its kind is "none" if there is no cluster.
+        The cluster; its kind is "none" if there is no cluster.
     progress : str
         How the progress is shown.
     report : bool or None
         Whether a report is written; None if the file does not say.
     performance_report : pathlib.Path or None
-        File for dask's report; needs a cluster, which may be named elsewhere.
+        File for dask's report; needs a cluster, which may also be given by options.
     text : JobText
         The file, and the lines of its keys.
     """
@@ -95,7 +94,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     Raises
     ------
     JobFileError
-        One line for each problem of the file, as ``job.toml:12: what and remedy``, in the order of the lines.
+        One line per problem of the file, as ``job.toml:12: problem: remedy``, in the order of the lines.
 
     Examples
     --------
@@ -130,7 +129,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
 
 
 def _check_names(text: JobText) -> None:
-    """Note tables and keys that are not known, and those that are missing."""
+    """Report unknown and missing tables and keys."""
     for table, found in text.tables.items():
         if table not in TABLES:
             unknown = f"unknown table [{table}]: {did_you_mean(table, TABLES, '[{}]')}"
@@ -149,7 +148,7 @@ def _check_names(text: JobText) -> None:
 
 
 def _read_table(text: JobText, table: str) -> dict[str, Any]:
-    """The values of a table that its keys can have; what is wrong with the others is noted."""
+    """The valid values of a table; the others are reported."""
     values: dict[str, Any] = {}
     given = text.table(table)
     for key, hint in TABLES[table].items():
@@ -164,7 +163,7 @@ def _read_table(text: JobText, table: str) -> dict[str, Any]:
 
 
 def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
-    """A value that its key can have, whatever the others are."""
+    """Check a value by itself, without the other keys."""
     match key:
         case "image_shape":
             from mllkm_scale.data.image_shape import read_image_shape

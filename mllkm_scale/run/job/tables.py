@@ -1,4 +1,4 @@
-"""The tables of a job file: which keys they have, and values as the types of these."""
+"""The tables of a job file: their keys, and the types of their values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
+from mllkm_scale.base.location import Format
 from mllkm_scale.errors import ParameterError
 from mllkm_scale.params import Params
 from mllkm_scale.run.job.cluster import ClusterSpec
@@ -19,7 +20,7 @@ __all__ = ["TABLES", "about_key", "did_you_mean", "read_value"]
 
 Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
-_CALLED = {  # elsewhere: the table and the key here
+_CALLED = {  # names used elsewhere: the table and the key of a job file
     "memory_budget": ("budget", "memory"),
     "scratch_dir": ("budget", "scratch"),
     "verbose": ("output", "progress"),
@@ -27,7 +28,7 @@ _CALLED = {  # elsewhere: the table and the key here
     "jobs": ("parameters", "n_jobs"),
     "out": ("output", "run"),
 }
-# A file holds the array where anchors are one.
+# An array of anchors is in a file.
 _PARAMETERS = {"preset": str | None} | get_type_hints(Params) | {"anchors": str | int}
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -38,7 +39,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "sample_weight": Text,
         "test": Path,
         "image_shape": Text,
-        "format": Literal["csv", "tsv", "libsvm", "npz", "npy", "idx", "parquet"],
+        "format": Format,
         "label_column": str | int,
         "header": bool,
         "categories": list[str | int],
@@ -63,7 +64,7 @@ def read_value(key: str, value: Any, hint: Any, folder: Path) -> Any:
     Raises
     ------
     ParameterError
-        If it has another type; the key and the types that it may have are named.
+        If it has another type; the message names the key and the allowed types.
 
     Examples
     --------
@@ -97,22 +98,22 @@ def _place(folder: Path, text: Any) -> Path:
 
 
 def about_key(key: str, table: str | None = None) -> str:
-    """What is wrong with a key that a table does not have, or that stands in no table.
+    """The message for an unknown key of a table, or a key outside any table.
 
     >>> about_key("max_round", "parameters")
     'unknown key max_round in [parameters]: did you mean max_rounds?'
     """
     home = next(((name, key) for name, keys in TABLES.items() if key in keys), _CALLED.get(key))
     if home is not None:
-        where = "stands in no table" if table is None else f"is no key of [{table}]"
+        where = "is outside any table" if table is None else f"is not a key of [{table}]"
         return f"{key} {where}: write {home[1]} in [{home[0]}]"
     if table is None:
-        return f"{key} stands in no table: the tables are {', '.join(f'[{name}]' for name in TABLES)}"
+        return f"{key} is outside any table: the tables are {', '.join(f'[{name}]' for name in TABLES)}"
     return f"unknown key {key} in [{table}]: {did_you_mean(key, TABLES[table])}"
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "{}") -> str:
-    """The name that is like this one, or all of them if none is."""
+    """A suggestion of the most similar name, or all names if none is similar."""
     names = list(known)
     close = [other for other in names if other.lower() == name.lower()] or difflib.get_close_matches(name, names, n=1)
     if close:

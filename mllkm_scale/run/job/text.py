@@ -1,4 +1,4 @@
-"""The text of a job file: TOML with environment variables, and the line of each key, which `tomllib` does not tell."""
+"""The text of a job file: TOML with environment variables, and the line of each key, which `tomllib` does not give."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mllkm_scale.base.regular_files import read_regular
+from mllkm_scale.base.files.regular import read_regular
 from mllkm_scale.errors import JobFileError
 
 __all__ = ["JobText", "Keys", "find_lines"]
@@ -20,7 +20,7 @@ Keys = tuple[str, ...]
 
 MOST_BYTES = 2_000_000  # of a job file
 MOST_PROBLEMS = 20
-LONGEST_STATEMENT = 500  # lines; a statement is parsed once for each of them
+LONGEST_STATEMENT = 500  # lines; a statement is parsed once per line
 _PLACE = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([^}]*)\}?")
 _REMEDIES = {
@@ -31,7 +31,7 @@ _REMEDIES = {
 
 
 def find_lines(text: str) -> dict[Keys, list[int]]:
-    """The lines (from 1) on which each key and table is given; those of () begin a statement that has no end.
+    """The lines (from 1) of each key and table; those of () begin a statement without an end.
 
     A statement ends with the first line at which `tomllib` accepts it.
 
@@ -66,7 +66,7 @@ def _leaves(tables: dict[str, Any], above: Keys) -> Iterator[Keys]:
 
 
 class JobText:
-    """A job file that has been read: its tables, its path, and the problems that are found in it.
+    """The contents of a job file: its tables, its path, and its problems.
 
     Raises
     ------
@@ -81,12 +81,12 @@ class JobText:
         self.tables: dict[str, Any] = self._expanded(self._parsed(), ())
 
     def table(self, name: str) -> dict[str, Any]:
-        """The keys of a table, none if it is not there, or not a table."""
+        """The keys of a table; none if it is missing or not a table."""
         found = self.tables.get(name)
         return found if isinstance(found, dict) else {}
 
     def line(self, *keys: str) -> int:
-        """The line of a key; of the table around it if it is not there, and 1 if that is not there either."""
+        """The line of a key; of its table if the key is missing, and 1 if the table is missing, too."""
         for end in range(len(keys), 0, -1):
             below = [lines[0] for known, lines in self._lines.items() if known[:end] == keys[:end]]
             if below:
@@ -94,12 +94,12 @@ class JobText:
         return 1
 
     def problem(self, message: str, *keys: str) -> None:
-        """Note what is wrong with a key or a table; the first problem of a place is reported."""
+        """Record a problem of a key or a table; only the first problem of each is reported."""
         if not any(keys[:end] in self._problems for end in range(1, len(keys) + 1)):
             self._problems[keys] = message
 
     def has_problem(self, *keys: str) -> bool:
-        """Whether something is wrong with a key or a table, or in it."""
+        """Whether a key or a table, or a key in the table, has a problem."""
         return any(known[: len(keys)] == keys for known in self._problems)
 
     def require_no_problem(self) -> None:
@@ -127,7 +127,7 @@ class JobText:
             message = "Brackets are nested too deeply"
         twice = {keys: lines for keys, lines in self._lines.items() if len(lines) > 1}
         if message.startswith("Cannot") and twice:
-            again = [(at[1], f"{'.'.join(keys)} stands in line {at[0]} too: remove one") for keys, at in twice.items()]
+            again = [(at[1], f"{'.'.join(keys)} is also in line {at[0]}: remove one") for keys, at in twice.items()]
             raise self._error(again)
         place = _PLACE.fullmatch(message)
         what, line, column = place.groups() if place else (message, None, None)

@@ -1,0 +1,1 @@
+"""Listeners that show the progress of a training run."""

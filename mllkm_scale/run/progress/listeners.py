@@ -1,4 +1,4 @@
-"""Listeners to a training: silent, one line of words an event for logs and pipes, or JSON lines for programs.
+"""Listeners of a training run: silent, a line of text per event for logs and pipes, or JSON lines for programs.
 
 `choose_listener` picks one, or the live display on a terminal.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from abc import ABC, abstractmethod
-from typing import Self, TextIO
+from abc import abstractmethod
+from typing import TextIO
 
+from mllkm_scale.base.closing import Closing
 from mllkm_scale.base.events import PROGRESS_MODES, Epoch, Event, Listener, event_fields, jsonable
 from mllkm_scale.base.wording import describe
 from mllkm_scale.errors import ParameterError
@@ -18,25 +19,19 @@ from mllkm_scale.errors import ParameterError
 __all__ = ["JsonLines", "PlainProgress", "Progress", "Quiet", "broadcast", "choose_listener", "jsonable"]
 
 
-class Progress(ABC):
-    """A listener that may hold something open: use it in a `with` block, so that it is closed at the end.
+class Progress(Closing):
+    """A listener that must be closed: use it in a `with` block.
 
-    One that cannot write any more, because the reader of its pipe has left or the disk is full, falls silent:
-    progress never ends a training.
+    If it cannot write any more, because the pipe is closed or the disk is full, it stops writing, and training
+    continues.
     """
 
     @abstractmethod
     def __call__(self, event: Event) -> None:
         """Show an event."""
 
-    def close(self) -> None:  # noqa: B027 - a listener that holds nothing open has nothing to do
-        """Free what is open; further events are not shown."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def close(self) -> None:
+        """Release resources; further events are not shown."""
 
 
 class Quiet(Progress):
@@ -47,7 +42,7 @@ class Quiet(Progress):
 
 
 def broadcast(*listeners: Listener | None) -> Listener:
-    """One listener that passes each event on to all, in order; None is left out.
+    """One listener that passes each event to all listeners, in order; None is left out.
 
     >>> from mllkm_scale.base.events import Phase
     >>> heard = []
@@ -65,7 +60,7 @@ def broadcast(*listeners: Listener | None) -> Listener:
 
 
 class _Lines(Progress):
-    """One line of text an event."""
+    """One line of text per event."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: TextIO | None = stream
@@ -86,14 +81,14 @@ class _Lines(Progress):
         """The event as text."""
 
     def close(self) -> None:
-        """Write no more; the stream itself stays open."""
+        """Stop writing; the stream itself stays open."""
         self._stream = None
 
 
 class PlainProgress(_Lines):
-    """One line of plain text an event, without control characters, for logs and pipes (default: stderr).
+    """One line of plain text per event, without control characters, for logs and pipes (default: stderr).
 
-    Of many epochs, about twenty are shown.
+    If there are many epochs, about twenty are shown.
 
     Examples
     --------
@@ -108,7 +103,7 @@ class PlainProgress(_Lines):
         self._tol = tol
 
     def __call__(self, event: Event) -> None:
-        """Write the event, unless it is one of many."""
+        """Write the event, unless it is an epoch that is left out."""
         if not isinstance(event, Epoch) or _is_shown(event):
             super().__call__(event)
 
@@ -123,7 +118,7 @@ def _is_shown(epoch: Epoch) -> bool:
 
 
 class JsonLines(_Lines):
-    """One JSON object an event (default: stdout); numbers that are not finite become null.
+    """One JSON object per event (default: stdout); numbers that are not finite become null.
 
     Examples
     --------
@@ -167,7 +162,7 @@ def choose_listener(mode: str = "auto", stream: TextIO | None = None, *, tol: fl
         return JsonLines(stream)
     shown_on = stream or sys.stderr
     if mode == "auto" and shown_on.isatty() and os.environ.get("TERM") != "dumb":
-        from mllkm_scale.run.progress.live import RichProgress  # only here: Rich takes time to import
+        from mllkm_scale.run.progress.live import RichProgress  # imported here because Rich is slow to import
 
         return RichProgress(shown_on, tol=tol)
     return PlainProgress(shown_on, tol=tol)

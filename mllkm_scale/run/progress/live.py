@@ -1,6 +1,6 @@
-"""The live display on a terminal: a table that grows by one line a round, and a line of what is under way.
+"""The live display on a terminal: a table with a line per round, and a line about the current work.
 
-The table has as many columns as the terminal has room for.
+The table has as many columns as fit on the terminal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BAR_WIDTH = 10
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, a width in characters, and what stands in it for a round."""
+    """A heading, a width in characters, and the text for a round."""
 
     heading: str
     width: int
@@ -53,7 +53,7 @@ COLUMNS = (
     Column("elapsed", 8, lambda event: clock(event.elapsed_s)),
     Column("left", 8, lambda event: clock(event.left_s)),
 )
-# The live line below the table has memory and times as well.
+# The live line below the table also has memory and times.
 
 
 def choose_columns(width: int, workers: bool) -> tuple[Column, ...]:
@@ -81,17 +81,17 @@ def row(columns: Sequence[Column], event: Round) -> str:
 
 
 class SilentAfterBrokenPipe(Console):
-    """A console that outlives its reader; Rich's own one ends the program."""
+    """A console that ignores a closed pipe; that of Rich ends the program."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 class RichProgress(Progress):
-    """A table that grows by one line a round, and a live line of what is under way (default: stderr)."""
+    """A table with a line per round, and a live line about the current work (default: stderr)."""
 
     def __init__(self, stream: TextIO | None = None, *, tol: float | None = None) -> None:
-        # Names of files and workers are shown as they are: "[a]" is no markup, and ":on:" no picture.
+        # Names of files and workers are shown literally: "[a]" is no markup, and ":on:" no emoji.
         self._console = SilentAfterBrokenPipe(file=stream or sys.stderr, highlight=False, markup=False, emoji=False)
         self._tol = tol
         self._live: Live | None = None
@@ -134,7 +134,7 @@ class RichProgress(Progress):
             self.close()
 
     def close(self) -> None:
-        """Take the live line away and show no more; the lines of the rounds stay."""
+        """Remove the live line and stop; the lines of the rounds stay."""
         self._silent = True
         with suppress(OSError, ValueError):
             self._stop()
@@ -145,7 +145,7 @@ class RichProgress(Progress):
         self._round, self._round_ended_s = event, time.monotonic()
         self._workers_seen = self._workers_seen or event.n_workers > 0
         columns = choose_columns(self._console.width, self._workers_seen)
-        if columns != self._columns:  # at first, when workers join, and when the terminal changes its width
+        if columns != self._columns:  # at the start, when workers join, and when the terminal is resized
             self._columns = columns
             self._console.print(heading(columns), style="bold", no_wrap=True, crop=True)
         self._console.print(row(columns, event), no_wrap=True, crop=True)
@@ -159,7 +159,7 @@ class RichProgress(Progress):
                 console=self._console,
                 refresh_per_second=REFRESH_PER_S,
                 transient=True,
-                # What is printed to stdout is a result and must not move to stderr.
+                # Results are printed to stdout and must not move to stderr.
                 redirect_stdout=False,
             )
             self._live.start()
@@ -194,7 +194,7 @@ class RichProgress(Progress):
 
 
 def _bar(gap: float, first: float, tol: float | None, signs: str) -> str:
-    """How far the gap has come from the first round's to the tolerance, on a logarithmic scale."""
+    """Progress of the gap from the first round to the tolerance, on a logarithmic scale."""
     if tol is None or not (math.isfinite(gap) and math.isfinite(first)):
         done = 0.0
     elif gap <= tol or first <= tol:

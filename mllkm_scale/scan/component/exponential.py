@@ -25,7 +25,7 @@ import numpy as np
 from mllkm_scale.base.arrays import Array
 from mllkm_scale.scan.component.sizes import Entries
 
-__all__ = ["ExponentialColumn", "add_exponential", "fill_sides"]
+__all__ = ["ExponentialColumn"]
 
 LEFT, RIGHT = 0, 2  # where sum_0 of a side is; sum_1 follows it
 
@@ -43,13 +43,13 @@ class ExponentialColumn:
     def of(cls, entries: Entries, gammas: Array) -> ExponentialColumn:
         bits = entries.run_bits("exponential", len(gammas))
         sides = np.zeros((len(gammas), -(-len(entries) >> bits), 4, entries.n_classes))
-        fill_sides(entries.points, entries.classes, entries.duals, bits, gammas, sides)
+        _fill_sides(entries.points, entries.classes, entries.duals, bits, gammas, sides)
         return cls(entries, sides, bits, gammas)
 
     def add(self, anchors: Array, order: Array, q: Array, r: Array) -> None:
         """Add |v_l|^2 of the anchors to q (gammas, anchors), and their sums of bumps to r (gammas, anchors, K)."""
         of = self.entries
-        add_exponential(of.points, of.classes, of.duals, self.sides, self.run_bits, self.gammas, anchors, order, q, r)
+        _add_exponential(of.points, of.classes, of.duals, self.sides, self.run_bits, self.gammas, anchors, order, q, r)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -82,7 +82,7 @@ def _add_seen_from(sums: Array, side: int, gamma: float, distance: float, seen: 
 
 
 @numba.njit(cache=True, nogil=True)
-def fill_sides(points: Array, classes: Array, duals: Array, run_bits: int, gammas: Array, sides: Array) -> None:
+def _fill_sides(points: Array, classes: Array, duals: Array, run_bits: int, gammas: Array, sides: Array) -> None:
     """Fill the sums (gammas, runs, 4, K) at the first point of every run; they must be zero before."""
     n_runs = sides.shape[1]
     for g in range(len(gammas)):
@@ -112,7 +112,7 @@ def _run_of(points: Array, run_bits: int, n_runs: int, c: float) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def add_exponential(
+def _add_exponential(
     points: Array,
     classes: Array,
     duals: Array,

@@ -29,7 +29,7 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.kernels.maps import MapName
 from mllkm_scale.scan.component.sizes import Entries, n_levels, n_powers
 
-__all__ = ["PolynomialColumn", "add_polynomial", "fill_moments"]
+__all__ = ["PolynomialColumn", "fill_moments"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PolynomialColumn:
     def add(self, anchors: Array, order: Array, q: Array, r: Array) -> None:
         """Add |v_l|^2 of the anchors to q (gammas, anchors), and their sums of bumps to r (gammas, anchors, K)."""
         of = self.entries
-        add_polynomial(
+        _add_polynomial(
             of.points, of.classes, of.duals, self.moments, self.run_bits, self.gammas, self.linear, anchors, order, q, r
         )
 
@@ -173,7 +173,7 @@ def _add_window(
 
 
 @numba.njit(cache=True, nogil=True)
-def add_polynomial(
+def _add_polynomial(
     points: Array,
     classes: Array,
     duals: Array,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from mllkm_scale.cli.commands.convert import FORMATS
+from mllkm_scale.base.location import FORMATS
 from mllkm_scale.data.converters import FORMATS as KNOWN
 
 Run = Callable[..., Result]

@@ -127,8 +127,7 @@ def test_from_another_host_no_port_of_a_job_is_open_without_the_certificate(
             addresses = listening(here="10.231.7.1")
             assert len(addresses) >= 5  # of the scheduler, and of two workers and their nannies
             [certificates] = Path("run").absolute().glob("scheduler-*.tls")
-            for address in addresses:
-                assert_closed(f"tls://{address}", certificates, other_host[0])
+            assert_closed([f"tls://{address}" for address in addresses], certificates, other_host[0])
     finally:
         subprocess.run(["scancel", job], check=True, timeout=20)
         eventually(lambda: not state(job).startswith(("RUNNING", "COMPLETING")), within_s=60)
@@ -145,8 +144,7 @@ def test_from_another_host_no_port_of_workers_that_are_jobs_is_open_without_the_
         addresses = listening(here="10.231.7.1")
         assert len(addresses) >= 5  # of the scheduler, and of two workers and their nannies
         [certificates] = Path().absolute().glob(".tls-*")
-        for address in addresses:
-            assert_closed(f"tls://{address}", certificates, other_host[0])
+        assert_closed([f"tls://{address}" for address in addresses], certificates, other_host[0])
 
 
 def listening(here: str) -> set[str]:

@@ -56,8 +56,8 @@ def test_from_another_host_no_port_of_a_run_is_open_without_the_certificate(
         with frozen_master():
             addresses = listening()
             assert len(addresses) >= 4  # of the scheduler and of three workers, whose nannies listen too
-            for address in addresses:
-                assert_closed(f"tls://{address}", Path("run/scheduler.json.tls").absolute(), hosts.names[0])
+            certificates = Path("run/scheduler.json.tls").absolute()
+            assert_closed([f"tls://{address}" for address in addresses], certificates, hosts.names[0])
 
 
 def listening() -> set[str]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllkm_scale.data.tables.coding import MISSING, Recode, TableCoder, code_rows
+from mllkm_scale.data.tables.cells import MISSING
+from mllkm_scale.data.tables.coding import Recode, TableCoder, code_rows
 from mllkm_scale.data.tables.columns import Column, Columns
 from mllkm_scale.errors import DataError, ParameterError
 

@@ -42,11 +42,11 @@ def test_booleans_are_filled_by_the_mode_and_dates_are_days():
 
 def test_columns_that_tell_nothing_are_left_out():
     table = pa.table({"a": pa.array([None, None], pa.float64()), "b": ["u", "u"], "c": ["u", "v"], "d": ["u", None]})
-    with pytest.raises(DataError, match="no column that tells anything"):
+    with pytest.raises(DataError, match="no column with information"):
         fit_encoding(table_dataset(table.select(["a", "b"]), [0, 1]))
     encoding, _ = fit_encoding(table_dataset(table, [0, 1]), least_rows=1)
     assert encoding.feature_names == ("c=v", "d missing")
-    assert "left out, for it tells nothing" in encoding.describe()[0]
+    assert "left out, because it has no information" in encoding.describe()[0]
 
 
 def one_hot_by_hand(cells, given, least_rows):

@@ -83,7 +83,7 @@ def test_groups_go_on_with_what_those_before_have_lost(monkeypatch: pytest.Monke
     Phi = rng.normal(size=(200, 6)) @ rng.normal(size=(6, 40)) + 0.1 * rng.normal(size=(200, 40))
     theta, one, tops = rng.uniform(-3, 3, (40, 3)), np.ones((1, 1)), np.full((1, 1), 7.0)
     whole = loss(Phi, theta, rounded_in_turn(Phi, theta, one, tops))
-    monkeypatch.setattr(compensation, "_GROUP", 11)
+    monkeypatch.setattr(compensation, "ROUNDED_TOGETHER", 11)
     parts = loss(Phi, theta, rounded_in_turn(Phi, theta, one, tops))
     alone = loss(Phi, theta, each_for_itself(theta, one, tops))
     assert whole < 0.3 * alone

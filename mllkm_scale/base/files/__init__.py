@@ -1,0 +1,1 @@
+"""Files: archives, NPY files, atomic writing, and errors of folders."""

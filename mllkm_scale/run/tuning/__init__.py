@@ -1,0 +1,1 @@
+"""The choice of settings: by machines that are trained without some rows, and tested on these."""
