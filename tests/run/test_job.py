@@ -234,7 +234,7 @@ def test_the_options_of_slurm_are_texts_and_a_list(write: Write) -> None:
         ('[cluster]\nkind = "local"\nworkers = 1\naddress = "tcp://a:1"', 8, "address="),
         ('[cluster]\nkind = "address"\naddres = "tcp://a:1"', 7, "did you mean address?"),
         ("[budgets]\nmemory = 1", 5, "unknown table [budgets]: did you mean [budget]?"),
-        ("[surprise]", 5, "known are [data], [parameters], [budget], [cluster], [output]"),
+        ("[surprise]\nmemory = 1\nmore = 2", 5, "known are [data], [parameters], [budget], [cluster], [output]"),
         ("[[budget]]\nmemory = 1", 5, "budget must be one table"),
     ],
 )

@@ -16,6 +16,7 @@ from mllkm_scale.base.files.archive import read_archive
 from mllkm_scale.errors import CheckpointError, DataError, MLLKMError, ModelFileError, ParameterError
 from mllkm_scale.model import Model, save_model
 from mllkm_scale.path.folder import read_path
+from mllkm_scale.prediction import predict_file
 from mllkm_scale.report.run_files import read_run
 
 from .conftest import WRONG, fields_of, tampered, with_field
@@ -298,3 +299,15 @@ def test_a_history_line_with_a_wrong_field_ends_the_history(small_run, tmp_path)
     for name in ("number", "rss_bytes", "gap"):
         (run / "history.jsonl").write_text("\n".join([lines[0], json.dumps(wrong | {name: "x"})]))
         assert len(read_run(run).rounds) == 1
+
+
+@pytest.mark.parametrize(("at", "value"), [(6, 127), (8, 1), (10, 99)], ids=["version", "encrypted", "compression"])
+def test_rows_in_an_archive_that_cannot_be_unpacked_are_refused_by_name(small_run, tmp_path, at, value):
+    source = tmp_path / "rows.npz"
+    np.savez(source, X=np.zeros((3, 2)))
+    content = bytearray(source.read_bytes())
+    content[content.index(b"PK\x01\x02") + at] = value  # in the directory of the archive
+    source.write_bytes(content)
+    with pytest.raises(DataError, match=r"rows\.npz"):
+        predict_file(load_model(small_run / "model.mllkm"), source, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()

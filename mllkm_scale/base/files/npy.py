@@ -1,9 +1,13 @@
-"""NPY files, mapped and never unpickled; the header is checked against the size of the file."""
+"""NPY files, mapped and never unpickled; the header is checked against the size of the file. What damaged NPZ files
+raise."""
 
 from __future__ import annotations
 
 import math
 import os
+import struct
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,11 @@ from numpy.typing import NDArray
 from mllkm_scale.base.files.regular import open_regular
 from mllkm_scale.errors import MLLKMError
 
-__all__ = ["map_npy"]
+__all__ = ["ZIP_DAMAGE", "map_npy"]
+
+ZIP_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, struct.error, zlib.error, zipfile.BadZipFile)
+"""What zipfile and numpy raise when they read a damaged ZIP archive. NotImplementedError, for an unknown version or
+compression, is a RuntimeError."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from urllib.error import HTTPError, URLError
 
 import numpy as np
 
+from mllkm_scale.base.files.npy import ZIP_DAMAGE
 from mllkm_scale.data.catalogue.content import Array
 from mllkm_scale.data.catalogue.readers import READERS, RawTable, label_text
 from mllkm_scale.data.sources import one_line
@@ -135,7 +135,7 @@ def _read_package(route: Route) -> RawTable:
             for member in route.members:
                 with _opened(archive, member) as stream:
                     tables.append(READERS[route.reader](stream))
-        except (ValueError, KeyError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+        except ZIP_DAMAGE as error:
             raise RouteError(f"its files cannot be read ({one_line(error)[:120]})") from error
     labels = [label for table in tables for label in table.labels]
     return RawTable(np.concatenate([table.X for table in tables]), labels)

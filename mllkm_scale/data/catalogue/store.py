@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, permutations
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mllkm_scale.base.files.npy import ZIP_DAMAGE
 from mllkm_scale.data.catalogue.content import Array, Part, canonical, fingerprint
 from mllkm_scale.data.catalogue.entries import CatalogueEntry, find
 from mllkm_scale.data.catalogue.readers import one_hot
@@ -267,7 +267,7 @@ def _arrays(path: Path) -> tuple[dict[str, Array], str]:
             return arrays, source if isinstance(source, str) else ""
     except DataError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except ZIP_DAMAGE as error:
         raise DataError(f"{path} cannot be read ({one_line(error)}): copy it again") from error
 
 

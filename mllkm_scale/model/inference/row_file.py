@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mllkm_scale.base.files.npy import ZIP_DAMAGE
 from mllkm_scale.base.location import URL, Location, is_parquet
 from mllkm_scale.data.converters.conversion import FORMATS, format_of, require_parquet, require_readable
 from mllkm_scale.data.converters.idx import convert_idx
@@ -249,6 +250,6 @@ def _npz_names(path: Path, x: str) -> list[str] | None:
                 return None
         with np.load(path, allow_pickle=False) as arrays:
             names = arrays[member]
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
-        return None  # damage is reported when the rows are read
+    except ZIP_DAMAGE:  # it is reported when the rows are read
+        return None
     return names.tolist() if names.ndim == 1 and names.dtype.kind == "U" else None

@@ -134,9 +134,10 @@ def _check_names(text: JobText) -> None:
         if table not in TABLES:
             unknown = f"unknown table [{table}]: {did_you_mean(table, TABLES, '[{}]')}"
             text.problem(unknown if isinstance(found, dict) else about_key(table), table)
-        elif not isinstance(found, dict):
+            continue  # its keys may be right in the table that is meant
+        if not isinstance(found, dict):
             text.problem(f"{table} must be one table: write [{table}] on a line of its own, and its keys below", table)
-        for key in text.table(table).keys() - TABLES.get(table, {}).keys():
+        for key in text.table(table).keys() - TABLES[table].keys():
             text.problem(about_key(key, table), table, key)
     for table, key, example in (("data", "path", '"train.h5"'), ("output", "run", '"runs/first"')):
         if table not in text.tables:
