@@ -39,7 +39,7 @@ class Params:
     map: str = parameter("gaussian", "conformal map of the kernels", MAPS)
     componentwise: bool = parameter(False, "one bump per component instead of one per kernel")
     gammas: str | float | Sequence[float] = parameter(
-        "auto", "scales of the bumps: numbers, or 'auto' from the distances; 'wide' leaves out the narrower half"
+        "auto", "scales of the bumps: numbers, or 'auto', 'wide' or 'narrow' for bumps by the distances"
     )
     anchors: str | int | NDArray[Any] = parameter(
         "auto",
@@ -116,6 +116,11 @@ class Params:
         300.0, "seconds to wait for the next result of the workers before training stops with an error"
     )
     verbose: int = parameter(0, "1 prints a line per round")
+
+    @property
+    def bumps(self) -> str:
+        """The widths of the bumps by name; "auto" if scales are given."""
+        return self.gammas if isinstance(self.gammas, str) else "auto"
 
     @property
     def budget_bytes(self) -> int:

@@ -69,10 +69,10 @@ class MLLKMClassifier(DecidesByModel):
         The conformal map h: shape of the bumps.
     componentwise : bool
         One bump per component: the machine is then a sum of functions of single features.
-    gammas : "auto", "wide", float or list of float
+    gammas : "auto", "wide", "narrow", float or list of float
         Scales of the bumps. "auto" spreads half-widths around the median distance of the data. "wide" leaves out those
-        below it, and learned kernels then start with wide bumps. `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the
-        paper's choice.
+        below it, and "narrow" adds narrower ones; learned kernels then start with wide bumps, or with more and narrower
+        ones. `mllkm_scale.kernels.logspace(0.01, 10, 10)` is the paper's choice.
     anchors : "auto", "learned", "learned:N", "learned+all", "all", int, "kmeans:N" or array (m, n_features)
         Candidate anchors: learned ones, together with their scales and the metric of the features; all training
         samples; a number of random samples; k-means centres; or the given ones. "learned+all" certifies the learned

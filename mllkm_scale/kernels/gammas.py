@@ -27,7 +27,7 @@ __all__ = [
     "resolve_gammas",
 ]
 
-HALF_WIDTHS = {"auto": (0.5, 0.75, 1.0, 1.5, 3.0), "wide": (1.0, 1.5, 3.0)}
+HALF_WIDTHS = {"auto": (0.5, 0.75, 1.0, 1.5, 3.0), "wide": (1.0, 1.5, 3.0), "narrow": (0.2, 0.35, 0.5, 0.75, 1.0)}
 """Half-widths of the bumps for gammas by name, in median distances of the data."""
 
 GAMMA_NAMES = tuple(HALF_WIDTHS)
@@ -69,7 +69,7 @@ def median_distance(family: Family, X: Array) -> float | None:
 
 
 def read_gammas(text: str) -> str | tuple[float, ...]:
-    """The parameter that a text stands for: the word auto or wide, or positive numbers with commas between them.
+    """The parameter that a text stands for: auto, wide or narrow, or positive numbers with commas between them.
 
     >>> read_gammas("auto"), read_gammas("0.1,1,10")
     ('auto', (0.1, 1.0, 10.0))
@@ -79,7 +79,7 @@ def read_gammas(text: str) -> str | tuple[float, ...]:
     try:
         gammas = tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ParameterError(f"{text!r} is not auto or wide, nor numbers such as 0.1,1,10") from None
+        raise ParameterError(f"{text!r} is not auto, wide or narrow, nor numbers such as 0.1,1,10") from None
     if not all(math.isfinite(gamma) and gamma > 0 for gamma in gammas):
         raise ParameterError(f"{text!r}: gammas must be positive")
     return gammas
@@ -98,7 +98,7 @@ def resolve_gammas(gammas: str | float | Iterable[float], family: Family, X: Arr
     """The checked gammas for this value of the parameter; X is a sample of the prepared data."""
     if isinstance(gammas, str):
         if gammas not in GAMMA_NAMES:
-            raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers, 'auto' or 'wide'")
+            raise ParameterError(f"gammas={gammas!r}: give a list of positive numbers, 'auto', 'wide' or 'narrow'")
         return auto_gammas(family, X, gammas)
     values = np.atleast_1d(np.asarray(gammas, dtype=np.float64))
     if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):

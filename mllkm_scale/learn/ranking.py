@@ -51,7 +51,7 @@ def importance_of(dataset: Dataset, signs: Array, codes: Array, scaling: str, se
         min(_DIRECTIONS, data.n_features),
         seed,
         signs.shape[1],
-        wide=True,
+        bumps="wide",
     )
     settings = replace(settings, epochs=max(1, settings.epochs // 2))
     learned = learn_kernels(data, signs[numbers], codes[numbers], Family("squared"), settings, threads, hold_out=False)

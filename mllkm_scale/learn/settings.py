@@ -26,8 +26,10 @@ _MOST_SEEN = 1.5e7  # rows in all epochs, unless there is only one epoch
 _LEAST_KERNELS, _MOST_KERNELS, _MORE_KERNELS = 50, 500, 1000  # one more kernel per thousand rows, up to a limit
 _MOST_DROPOUT, _FEW_ROWS, _MANY_ROWS = 0.5, 2000.0, 40_000.0
 _LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
+_NARROW_DROPOUT = 0.3  # largest share with narrow bumps
 _VAST_ROWS = 400_000  # with more rows, several classes have the same dropout as two
-_HALF_WIDTHS, _WIDE_HALF_WIDTHS = (0.3, 0.6), (1.0, 3.0)
+_HALF_WIDTHS = {"auto": (0.3, 0.6), "wide": (1.0, 3.0), "narrow": (0.2, 0.6)}
+_NARROW_SHARE, _MOST_NARROW = 0.25, 1000  # kernels per row with narrow bumps, and the largest number of them
 RIDGE = 0.1
 """Default weight of the squared norms of local predictors, times the rows."""
 
@@ -65,7 +67,7 @@ class LearnSettings:
     seed: int = 0
     rate: float = 0.015
     metric_rate: float = 0.06
-    half_widths: tuple[float, float] = _HALF_WIDTHS  # of the initial bumps, in median distances
+    half_widths: tuple[float, float] = _HALF_WIDTHS["auto"]  # of the initial bumps, in median distances
     dropout: float = 0.0  # share of the kernels that a step leaves out, different ones in each step
     rise: float = 0.3  # share of the steps in which the step length rises
     decays: tuple[float, float] = (0.9, 0.99)  # of the two moments of Adam
@@ -84,32 +86,39 @@ class LearnSettings:
         return max(0.01, 0.5 * (1.0 + math.cos(math.pi * (done - self.rise) / (1.0 - self.rise))))
 
 
-def learned_kernels(spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int) -> int:
+def learned_kernels(
+    spec: AnchorSpec, max_kernels: int | None, n_rows: int, n_outputs: int, narrow: bool = False
+) -> int:
     """Number of kernels to learn: the given number, or for a step 2.5 times the root of rows x outputs.
 
     The kernels that a step leaves out are added to this number. With two classes and many rows, they are also added to
-    the limit.
+    the limit. With narrow bumps, of which each acts on few rows, it is at least a quarter of the rows, or 1,000.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
     (271, 30)
+    >>> learned_kernels(AnchorSpec("learned"), None, 3000, 1, narrow=True)
+    750
     """
     in_a_step, share = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS), dropout_share(n_rows, n_outputs)
     most = (_MOST_KERNELS + min(n_rows / 1000, _MORE_KERNELS)) / (1.0 - (_LEAST_DROPOUT if n_outputs == 1 else 0.0))
     automatic = round(min(in_a_step / (1.0 - share), most))
+    if narrow:
+        automatic = max(automatic, min(round(_NARROW_SHARE * n_rows), _MOST_NARROW))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
 
 
-def dropout_share(n_rows: int, n_outputs: int = 1) -> float:
-    """Share of the kernels that a step leaves out: half of them with few rows, a tenth with many.
+def dropout_share(n_rows: int, n_outputs: int = 1, narrow: bool = False) -> float:
+    """Share of the kernels that a step leaves out: half of them with few rows, a tenth with many; with narrow bumps at
+    most 0.3.
 
     >>> dropout_share(500), round(dropout_share(9000), 3), dropout_share(10**5), dropout_share(10**5, 3)
     (0.5, 0.249, 0.1, 0.3)
-    >>> dropout_share(10**6, 3)
-    0.1
+    >>> dropout_share(10**6, 3), dropout_share(500, narrow=True)
+    (0.1, 0.3)
     """
     done = math.log(n_rows / _FEW_ROWS) / math.log(_MANY_ROWS / _FEW_ROWS)
-    share = _MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done))
+    share = min(_MOST_DROPOUT * min(1.0, max(0.0, 1.0 - done)), _NARROW_DROPOUT if narrow else 1.0)
     return max(share, _SEVERAL_DROPOUT if n_outputs > 1 and n_rows <= _VAST_ROWS else _LEAST_DROPOUT)
 
 
@@ -120,15 +129,14 @@ def learn_settings(
     seed: int,
     n_outputs: int = 1,
     ridge: float = RIDGE,
-    wide: bool = False,
+    bumps: str = "auto",
 ) -> LearnSettings:
-    """The settings for these numbers of rows and kernels; `ridge` is multiplied by the rows, and `wide` is about the
-    initial bumps."""
+    """The settings for these numbers of rows and kernels; `ridge` is multiplied by the rows, and the initial bumps may
+    be "wide" or "narrow"."""
     epochs = min(_EPOCHS * (_AT_ROWS / n_rows) ** _FALL, _MOST_SEEN / n_rows)
     epochs = round(min(max(epochs, _LEAST_EPOCHS), _MOST_EPOCHS))
     batch = min(_BATCH, max(_LEAST_BATCH, n_rows // _LEAST_STEPS))
-    share = dropout_share(n_rows, n_outputs)
-    widths = _WIDE_HALF_WIDTHS if wide else _HALF_WIDTHS
+    share, widths = dropout_share(n_rows, n_outputs, bumps == "narrow"), _HALF_WIDTHS[bumps]
     return LearnSettings(
         n_kernels, epochs, batch, metric, ridge=ridge / n_rows, half_widths=widths, dropout=share, seed=seed
     )

@@ -22,12 +22,13 @@ __all__ = [
     "contenders",
     "may_be_learned",
     "may_be_samples",
+    "tried_rows",
 ]
 
 LEAST_ROWS = 50
 """With fewer rows, no kernels are learned and no rows are held out: all samples are anchors."""
 
-FEW_ROWS = 2000
+FEW_ROWS = 1000
 """Up to this number of rows, every row is held out once; with more rows, a third of them is held out."""
 
 GRID_ROWS = 8000
@@ -38,7 +39,10 @@ FOLD_ROWS = 20_000
 descent."""
 
 MOST_ROWS = 2000
-"""Largest number of rows on which a contender is trained, and of rows that are held out for it."""
+"""Largest number of rows on which a contender is trained, and of rows that are held out for it; with two classes and
+few features, it is trained on `CHEAP_ROWS`."""
+
+CHEAP_ROWS, CHEAP_FEATURES = 6000, 100
 
 TRIED_AT_ONCE = 4
 """Largest number of settings that are tried at the same time, each in its own thread; fewer if the budget is small."""
@@ -56,8 +60,9 @@ C_PER_OUTPUT = 3.0
 def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
     """Settings for what the parameters leave open, with this number of rows; the first is used if none can be tried.
 
-    Learned kernels with a few ridges, and all samples as anchors. With few rows, the settings differ more
-    (`_with_few_rows`), all samples also have wide bumps, and the comparison decides whether MKL follows the descent.
+    Learned kernels with a few ridges, or with more and narrower bumps; and all samples as anchors. With few rows, the
+    settings differ more (`_with_few_rows`), all samples also have wide bumps, and the comparison decides whether MKL
+    follows the descent.
     """
     few, free = LEAST_ROWS <= n_rows <= FEW_ROWS, params.C == "auto"
     learned, samples = [], []
@@ -71,6 +76,10 @@ def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
             learned = _with_few_rows(kind, params)
         else:
             learned = [replace(kind, ridge=ridge) for ridge in (RIDGES if n_rows > FEW_ROWS else RIDGES[:1])]
+            if n_rows > FEW_ROWS and _may_be_more(kind):
+                # MKL on so many kernels would take long, and does not improve them.
+                finish = "none" if _settles(params) else kind.finish
+                learned.append(replace(learned[0], gammas="narrow", finish=finish))
     if may_be_samples(params, n_rows):
         anchors = "all" if _open(params) else params.anchors
         scaling = "standard" if params.scaling == "auto" else params.scaling
@@ -84,6 +93,11 @@ def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
     return learned + samples
 
 
+def tried_rows(n_features: int, n_outputs: int) -> int:
+    """Largest number of rows on which a contender is trained."""
+    return CHEAP_ROWS if n_outputs == 1 and n_features <= CHEAP_FEATURES else MOST_ROWS
+
+
 def _with_few_rows(kind: Params, params: Params) -> list[Params]:
     """Learned kernels of different flexibility: with a metric, without a metric, and with a nearly straight boundary.
 
@@ -91,7 +105,7 @@ def _with_few_rows(kind: Params, params: Params) -> list[Params]:
     regularises the machine.
     """
     little, middle, much = RIDGES
-    settles = params.C == "auto" and params.finish == "auto" and params.local_bias != 0
+    settles = _settles(params)
     as_learned = replace(kind, finish="none") if settles else kind
     plain = replace(as_learned, metric=None) if params.metric == "auto" else as_learned
     straight = replace(
@@ -105,6 +119,16 @@ def _with_few_rows(kind: Params, params: Params) -> list[Params]:
         rivals.append(replace(plain, ridge=middle))
     weighed = replace(kind, C=LEARNED_C, finish="mkl") if settles else kind
     return [*rivals, straight, replace(weighed, ridge=little)]
+
+
+def _settles(params: Params) -> bool:
+    """Whether the comparison decides if MKL follows the descent."""
+    return params.C == "auto" and params.finish == "auto" and params.local_bias != 0
+
+
+def _may_be_more(params: Params) -> bool:
+    """Whether the number of learned kernels and their widths are free."""
+    return _automatic(params.gammas) and params.max_kernels is None and anchor_spec(params.anchors).count is None
 
 
 def _open(params: Params) -> bool:

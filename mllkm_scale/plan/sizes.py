@@ -19,7 +19,7 @@ from mllkm_scale.learn.machine import Metric
 from mllkm_scale.learn.settings import learned_kernels
 from mllkm_scale.mkl.forms import InnerSizes, inner_flops
 from mllkm_scale.params import Params
-from mllkm_scale.plan.contenders import MOST_ROWS, contenders, may_be_learned, may_be_samples
+from mllkm_scale.plan.contenders import contenders, may_be_learned, may_be_samples, tried_rows
 from mllkm_scale.plan.device import judging_bytes
 from mllkm_scale.scan.work import scan_dtype
 
@@ -101,7 +101,9 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
             raise ParameterError(f"metric={params.metric}: the rows have {n_features} features: give a smaller number")
         n_features = n_features if grid else params.metric
     K, limit = n_outputs(n_classes), params.device_bytes
-    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K) if learns else 0
+    rivals = contenders(params, dataset.n_rows, K)
+    narrow = any(rival.bumps == "narrow" for rival in rivals)
+    n_learned = learned_kernels(spec, params.max_kernels, dataset.n_rows, K, narrow) if learns else 0
     shared = params.multi_class == "shared" and n_classes > 2
     sizes = Sizes(
         n_rows=dataset.n_rows,
@@ -113,7 +115,7 @@ def sizes_of(dataset: Dataset, params: Params, n_classes: int) -> Sizes:
         n_learned=n_learned,
         n_signs=K,
         judging_bytes=0 if limit is None else judging_bytes(limit, dataset.n_rows, p, K),
-        n_tried=min(dataset.n_rows, MOST_ROWS) if len(contenders(params, dataset.n_rows)) > 1 else 0,
+        n_tried=min(dataset.n_rows, tried_rows(d, K)) if len(rivals) > 1 else 0,
         n_unmapped=n_unmapped,
         weighted=dataset.has_weights or params.class_weight is not None,
         metric="diagonal" if params.metric == "auto" else params.metric,

@@ -126,7 +126,8 @@ def build_problem(
     poll()
     spec, learned, record, count = anchor_spec(params.anchors), None, None, 0
     if spec.learned:
-        count = learned_kernels(spec, params.max_kernels, data.n_rows, samples.signs.shape[1])
+        narrow = params.bumps == "narrow"
+        count = learned_kernels(spec, params.max_kernels, data.n_rows, samples.signs.shape[1], narrow)
         learned = _learn(data, samples, count, params, resources, keeping, tryout)
         record = record_of(learned, preprocessor)
         if learned.machine.metric is not None:
@@ -194,8 +195,7 @@ def _learn(
     """Learn so many kernels on the prepared rows (F12)."""
     n_outputs, seed, listener = samples.signs.shape[1], samples.seed, resources.listener
     metric = _metric(params.metric, data.n_features)
-    wide = isinstance(params.gammas, str) and params.gammas == "wide"
-    settings = learn_settings(data.n_rows, count, metric, seed, n_outputs, float(params.ridge), wide=wide)
+    settings = learn_settings(data.n_rows, count, metric, seed, n_outputs, float(params.ridge), params.bumps)
     if tryout is not None:
         settings = settings.cut(data.n_rows, data.n_features, n_outputs, tryout)
     left = resources.clock.left_s()

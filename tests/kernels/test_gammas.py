@@ -65,12 +65,13 @@ def test_given_gammas_are_sorted_and_single():
 
 def test_wide_gammas_are_those_of_the_wider_bumps():
     X, family = np.random.default_rng(0).normal(size=(20, 3)), Family("gaussian")
-    assert GAMMA_NAMES == ("auto", "wide")
+    assert GAMMA_NAMES == ("auto", "wide", "narrow")
     wide, every = resolve_gammas("wide", family, X), resolve_gammas("auto", family, X)
     np.testing.assert_array_equal(wide, every[-len(wide) :])
+    assert resolve_gammas("narrow", family, X).max() > every.max()
 
 
-@pytest.mark.parametrize("gammas", [[], [0.0], [-1.0, 2.0], [np.nan], [np.inf], [[1.0, 2.0]], "narrow"])
+@pytest.mark.parametrize("gammas", [[], [0.0], [-1.0, 2.0], [np.nan], [np.inf], [[1.0, 2.0]], "slim"])
 def test_gammas_that_cannot_work_are_refused(gammas):
     with pytest.raises(ParameterError, match="gammas="):
         resolve_gammas(gammas, Family("gaussian"), np.eye(3))

@@ -43,9 +43,20 @@ def test_a_tryout_has_a_share_of_the_epochs_and_is_else_the_same(n_rows, share):
 
 @given(ROWS)
 def test_wide_bumps_begin_wider_than_all_others_and_are_else_the_same(n_rows):
-    usual, wide = (learn_settings(n_rows, 20, "diagonal", 0, wide=wide) for wide in (False, True))
+    usual, wide = (learn_settings(n_rows, 20, "diagonal", 0, bumps=bumps) for bumps in ("auto", "wide"))
     assert max(usual.half_widths) < min(wide.half_widths)
     assert replace(wide, half_widths=usual.half_widths) == usual
+
+
+@given(ROWS, OUTPUTS)
+def test_narrow_bumps_are_more_and_narrower_and_fewer_are_left_out(n_rows, n_outputs):
+    usual, narrow = (learn_settings(n_rows, 20, "diagonal", 0, n_outputs, bumps=bumps) for bumps in ("auto", "narrow"))
+    assert min(narrow.half_widths) < min(usual.half_widths)
+    assert narrow.dropout <= min(usual.dropout, 0.3)
+    spec = AnchorSpec("learned")
+    count, more = (learned_kernels(spec, None, n_rows, n_outputs, narrow) for narrow in (False, True))
+    assert more >= count
+    assert more >= min(n_rows // 4, 1000)
 
 
 @given(ROWS, st.floats(1e-3, 1e3), OUTPUTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -89,19 +90,27 @@ def test_the_more_classes_the_larger_is_C_of_all_samples():
 
 
 @pytest.mark.parametrize("n_rows", [FEW + 1, GRID])
-def test_with_more_rows_bumps_of_all_widths_compete_alone(n_rows):
-    found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("learned", "diagonal"), ("all", None)]
-    assert [rival.ridge for rival in found if is_learned(rival)] == list(RIDGES)
-    assert {rival.finish for rival in found} == {"auto"}
-    assert (found[-1].anchors, found[-1].C) == ("all", SAMPLES_C)
+def test_with_more_rows_ridges_compete_with_more_and_narrower_bumps_and_with_all_samples(n_rows):
+    *ridges, narrow, samples = contenders(resolve(), n_rows)
+    assert kinds(ridges) == [("learned", "diagonal")]
+    assert [rival.ridge for rival in ridges] == list(RIDGES)
+    assert {rival.finish for rival in (*ridges, samples)} == {"auto"}
+    assert narrow == replace(ridges[0], gammas="narrow", finish="none")
+    assert (samples.anchors, samples.gammas, samples.C) == ("all", "auto", SAMPLES_C)
+
+
+@pytest.mark.parametrize("given", [{"max_kernels": 50}, {"anchors": "learned:40"}, {"gammas": "wide"}])
+def test_narrow_bumps_compete_only_if_number_and_widths_of_the_kernels_are_free(given):
+    found = contenders(resolve(**{"anchors": "learned"} | given), GRID + 1)
+    assert [rival.ridge for rival in found] == list(RIDGES)
 
 
 @given(st.one_of(st.sampled_from([GRID + 1, SOME, MANY]), st.integers(GRID + 1, 10**8)))
-def test_with_many_rows_only_the_ridges_of_learned_kernels_compete(n_rows):
+def test_with_many_rows_only_learned_kernels_compete(n_rows):
     found = contenders(resolve(), n_rows)
-    assert kinds(found) == [("learned", "diagonal")]
-    assert [rival.ridge for rival in found] == list(RIDGES)
+    assert [rival.ridge for rival in found] == [*RIDGES, RIDGES[0]]
+    assert {(rival.anchors, rival.metric) for rival in found} == {("learned", "diagonal")}
+    assert [rival.gammas for rival in found] == ["auto"] * len(RIDGES) + ["narrow"]
     assert found[0].ridge == RIDGE == min(RIDGES)
 
 

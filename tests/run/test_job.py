@@ -203,7 +203,7 @@ def test_the_options_of_slurm_are_texts_and_a_list(write: Write) -> None:
         ("[parameters]\ngammas = [0.1, -1]", 6, "give positive numbers"),
         ("[parameters]\ngammas = []", 6, "give positive numbers"),
         ('[parameters]\ngammas = [0.1, "b"]', 6, 'gammas[1] must be a number, not the text "b"'),
-        ('[parameters]\ngammas = "narrow"', 6, "give positive numbers"),
+        ('[parameters]\ngammas = "slim"', 6, "give positive numbers"),
         ("[parameters]\nanchors = 0", 6, "kmeans:200"),
         ('[parameters]\nanchors = "some"', 6, "kmeans:200"),
         ('[parameters]\nanchors = "absent.npy"', 6, "absent.npy does not exist"),

@@ -177,7 +177,9 @@ def _checked_value(table: str, key: str, value: Any, folder: Path) -> Any:
         case "gammas" if value not in GAMMA_NAMES:
             gammas = (value,) if isinstance(value, float) else tuple(value)
             if isinstance(value, str) or not gammas or not all(0 < gamma < math.inf for gamma in gammas):
-                raise ParameterError(f'gammas={value!r}: give positive numbers such as [0.1, 1, 10], "auto" or "wide"')
+                raise ParameterError(
+                    f'gammas={value!r}: give positive numbers such as [0.1, 1, 10], "auto", "wide" or "narrow"'
+                )
             return gammas
         case "anchors":
             text = str(value)

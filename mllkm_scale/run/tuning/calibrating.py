@@ -23,9 +23,11 @@ from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.session import Resources
 from mllkm_scale.run.tuning.choice import HELD_OUT, MKLPath, held_out_trial, learned_scores
 from mllkm_scale.run.tuning.folds import Fold, Trial, folds_of, make_trial
-from mllkm_scale.run.tuning.selection import TRYOUT_EPOCHS, TRYOUT_FLOPS, TRYOUT_TOL
+from mllkm_scale.run.tuning.selection import TRYOUT_FLOPS, TRYOUT_TOL
 
 __all__ = ["CrossFit"]
+
+_EPOCHS = 0.5  # share of the epochs of a descent
 
 _FEW_ROWS = 200
 """Largest number of rows for which all folds are held out: only one number is fitted, and a third of more rows
@@ -85,7 +87,7 @@ class CrossFit:
             return
         folds = self._folds()
         here = replace(self.resources, executor=ThreadExecutor(self.resources.threads, self.resources.poll))
-        tryout = Tryout(TRYOUT_FLOPS / max(1, len(folds)), TRYOUT_EPOCHS)
+        tryout = Tryout(TRYOUT_FLOPS / max(1, len(folds)), _EPOCHS)
 
         def build(part: Dataset) -> Problem:
             return build_problem(part, self.params, here, tryout=tryout)

@@ -13,7 +13,18 @@ from mllkm_scale.data import Dataset
 from mllkm_scale.data.subset import subset
 from mllkm_scale.run.problem import Problem
 
-__all__ = ["FOLDS", "Fold", "Trial", "error_of", "folds_of", "log_losses", "make_trial", "predicted", "share_of"]
+__all__ = [
+    "FOLDS",
+    "Fold",
+    "Trial",
+    "error_of",
+    "folds_of",
+    "log_losses",
+    "make_trial",
+    "predicted",
+    "share_of",
+    "squared_losses",
+]
 
 
 FOLDS = 3
@@ -108,3 +119,12 @@ def log_losses(F: Array, codes: Array, weights: Array) -> Array:
     behind = F - F[np.arange(len(codes)), codes][:, None]
     each = (np.logaddexp.reduce(factor * behind, axis=1) for factor in _FACTORS)
     return min(each, key=lambda losses: weighted_mean(losses, weights))
+
+
+def squared_losses(F: Array, codes: Array, weights: Array) -> Array:
+    """Squared distance of the probability of the true class from one, for every row; probabilities as in `log_losses`.
+
+    >>> squared_losses(np.array([[1.0], [1.0]]), np.array([0, 1]), np.ones(2)).round(2)
+    array([0.26, 0.24])
+    """
+    return np.square(np.expm1(-log_losses(F, codes, weights)))

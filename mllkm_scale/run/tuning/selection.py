@@ -1,14 +1,16 @@
 """Compares settings on held-out rows, to choose the values of "auto".
 
-Every setting is trained without the rows of a fold, and tested on them. With up to 2,000 rows, all three folds are held
-out in turn; settings that are clearly worse on the first fold are not tried on the others. The lowest error wins, and
-the log loss decides between equal errors. But machines of MKL, which are sparse and certified, win if one of them is
-within a third of a standard error of the lowest error. With more rows, one fold is held out, and at most 2,000 of the
-other rows are used for training, or 1,000 if all samples are anchors and there are more than two classes. There,
-settings are compared by the log loss of their scores, which is more informative than the error if few rows are
-misclassified. The final training has more rows and needs less regularisation, so the first setting, which has the
-least, wins unless another one is clearly better. A difference is clear if it exceeds two standard errors of the
-difference on the same rows.
+Every setting is trained without the rows of a fold, and tested on them. Three folds are held out in turn; settings that
+are clearly worse on the first fold are not tried on the others. With up to 2,000 rows, the lowest error wins, and the
+log loss decides between equal errors. But machines of MKL, which are sparse and certified, win if one of them is within
+a third of a standard error of the lowest error. With more rows, settings are compared by the squared loss of the
+probabilities of their scores, which is more informative than the error if few rows are misclassified, and less
+sensitive than the log loss to single rows.
+
+A setting is trained on at most 6,000 rows, or 2,000 with several classes or many features. If the other folds have
+more, only one fold is held out. The final training then has more rows and needs less regularisation, so the first
+setting, which has the least, wins unless another one is clearly better. A difference is clear if it exceeds two
+standard errors of the difference on the same rows.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from mllkm_scale.kernels.automatic import weight_of_loss
 from mllkm_scale.learn.settings import Tryout
 from mllkm_scale.model.calibration import Calibration, fit_calibration
 from mllkm_scale.params import Params
-from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE
+from mllkm_scale.plan.contenders import FEW_ROWS, MOST_ROWS, TRIED_AT_ONCE, tried_rows
 from mllkm_scale.plan.sizes import MOST_MKL_FLOPS, mkl_flops
 from mllkm_scale.run.checkpoint import START_AGAIN
 from mllkm_scale.run.problem import Problem, build_problem
 from mllkm_scale.run.session import Resources
 from mllkm_scale.run.tuning.choice import MKLPath
-from mllkm_scale.run.tuning.folds import Fold, folds_of, log_losses, make_trial, predicted
+from mllkm_scale.run.tuning.folds import FOLDS, Fold, folds_of, log_losses, make_trial, predicted, squared_losses
 
 __all__ = ["Selection", "Tried", "certified_if_as_good", "doubted", "load_selection", "select"]
 
@@ -49,9 +51,8 @@ __all__ = ["Selection", "Tried", "certified_if_as_good", "doubted", "load_select
 TRYOUT_TOL = 0.2
 """Gap of machines with samples as anchors in the comparison."""
 
-TRYOUT_FLOPS, TRYOUT_EPOCHS = 1e11, 0.5
-"""Largest number of multiply-adds of the descents of a setting in all folds (about two seconds), and the share of the
-epochs if only a part of the rows is used."""
+TRYOUT_FLOPS = 1e11
+"""Largest number of multiply-adds of the descents of a setting in all folds: about two seconds."""
 
 MOST_SIGNS = 100_000
 """Largest number of rows times outputs for which all samples as anchors are tried: the inner problem has samples of
@@ -89,7 +90,7 @@ class Tried:
     @property
     def name(self) -> str:
         """A description of the setting."""
-        wide = ", wide bumps" if self.gammas == "wide" else ""
+        wide = f", {self.gammas} bumps" if self.gammas else ""
         if not self.anchors.startswith("learned"):
             C = self.C if isinstance(self.C, str) else f"{self.C:g}"
             return f"{self.anchors} samples as anchors{wide}, C = {C}"
@@ -139,9 +140,8 @@ def select(
     """
     _, codes = dataset.label_codes()
     several, few = int(codes.max()) > 1, len(codes) <= FEW_ROWS
-    costly = several and not few and not all(_is_learned(rival) for rival in rivals)
-    most = MOST_ROWS // 2 if costly else MOST_ROWS
-    folds = list(folds_of(codes, int(rivals[0].random_state or 0), FEW_ROWS, most, MOST_ROWS))
+    most = tried_rows(dataset.n_features, int(codes.max()) + 1 if several else 1)
+    folds = list(folds_of(codes, int(rivals[0].random_state or 0), most * FOLDS // (FOLDS - 1), most, MOST_ROWS))
     if not folds:
         return None
     if several and len(codes) * int(codes.max() + 1) > MOST_SIGNS:
@@ -152,13 +152,13 @@ def select(
     resources.listener(Phase("select", f"{len(rivals)} settings, {len(held):,} held-out rows"))
     plan = resources.plan
     share = replace(resources, plan=replace(plan, inner_bytes=plan.inner_bytes // TRIED_AT_ONCE))
-    tryout = Tryout(TRYOUT_FLOPS / len(folds), 1.0 if few else TRYOUT_EPOCHS)
+    tryout = Tryout(TRYOUT_FLOPS / len(folds))
 
     def scores(task: tuple[Params, Fold]) -> Array | None:
         params, fold = task
         if resources.clock.is_over() and params is not rivals[0]:
             return None
-        weighed = not _is_learned(params) or params.finish != rivals[0].finish
+        weighed = not _is_learned(params) or (params.finish == "mkl" and rivals[0].finish != "mkl")
         return _scores(dataset, codes, params, fold, weighed, share.single(), tryout)
 
     def tested(places: Sequence[int], on: Sequence[Fold]) -> dict[int, Array]:
@@ -171,12 +171,12 @@ def select(
         found = first
         if len(folds) > 1:
             n_first = len(folds[0].held)
-            later = tested(
-                _in_the_race({at: _wrong(F, held[:n_first]) for at, F in first.items()}, weights[:n_first]), folds[1:]
-            )
+            codes_first, weights_first = held[:n_first], weights[:n_first]
+            losses = {at: _losses(F, codes_first, weights_first, few) for at, F in first.items()}
+            later = tested(_in_the_race(losses, weights_first), folds[1:])
             found = {at: np.concatenate([first[at], F]) for at, F in later.items()} or first
-    of_first = None if few else log_losses(found[0], held, weights)
-    judged = [_judged(rivals[at], found.get(at, F), held, weights, of_first) for at, F in first.items()]
+    of_first = _losses(first[0], held, weights, few) if len(folds) == 1 else None
+    judged = [_judged(rivals[at], found.get(at, F), held, weights, few, of_first) for at, F in first.items()]
     tried, ranks = tuple(setting for setting, _ in judged), [rank for _, rank in judged]
     taken = min(range(len(ranks)), key=lambda place: ranks[place])
     if few:
@@ -189,20 +189,24 @@ def select(
 
 
 def _judged(
-    params: Params, F: Array, held: Array, weights: Array, of_first: Array | None
+    params: Params, F: Array, held: Array, weights: Array, few: bool, of_first: Array | None
 ) -> tuple[Tried, tuple[int, float, float]]:
     """A setting with its error on held-out rows, and its rank: the lowest is the best.
 
-    Settings with scores of more rows come first. The next criterion is the error, if there are few rows, and otherwise
-    the log loss with the doubt about its difference from the losses `of_first`, those of the first setting.
+    Settings with scores of more rows come first. The next criterion is the error, if there are `few` rows, and
+    otherwise the squared loss. If the losses `of_first`, those of the first setting, are given, the doubt about the
+    difference from them is added. The log loss decides between equal ones.
     """
-    held, own_weights = held[: len(F)], weights[: len(F)]
-    error, losses = weighted_mean(_wrong(F, held), own_weights), log_losses(F, held, own_weights)
-    if of_first is None:
-        criteria = error, weighted_mean(losses, own_weights)
-    else:
-        criteria = doubted(losses, of_first, DOUBT, weights), error
-    return Tried(**_setting(params), error=error, judged=criteria[0], rows=len(F)), (-len(F), *criteria)
+    held, own = held[: len(F)], weights[: len(F)]
+    losses = _losses(F, held, own, few)
+    judged = weighted_mean(losses, own) if of_first is None else doubted(losses, of_first, DOUBT, own)
+    tried = Tried(**_setting(params), error=weighted_mean(_wrong(F, held), own), judged=judged, rows=len(F))
+    return tried, (-len(F), judged, weighted_mean(log_losses(F, held, own), own))
+
+
+def _losses(F: Array, codes: Array, weights: Array, few: bool) -> Array:
+    """The losses by which settings are compared: with `few` rows 1 for every misclassified row."""
+    return _wrong(F, codes) if few else squared_losses(F, codes, weights)
 
 
 def certified_if_as_good(tried: Sequence[Tried], best: int, n_held: float) -> list[int]:
@@ -248,11 +252,11 @@ def _wrong(F: Array, codes: Array) -> Array:
     return (predicted(F) != codes).astype(np.float64)
 
 
-def _in_the_race(wrong: Mapping[int, Array], weights: Array) -> list[int]:
+def _in_the_race(losses: Mapping[int, Array], weights: Array) -> list[int]:
     """Settings that are not clearly worse than the best one on the same rows."""
-    best = min(wrong.values(), key=lambda one: weighted_mean(one, weights))
+    best = min(losses.values(), key=lambda one: weighted_mean(one, weights))
     least = weighted_mean(best, weights)
-    return [at for at, one in wrong.items() if doubted(one, best, -DOUBT, weights) <= least]
+    return [at for at, one in losses.items() if doubted(one, best, -DOUBT, weights) <= least]
 
 
 def _is_learned(params: Params) -> bool:
@@ -260,7 +264,7 @@ def _is_learned(params: Params) -> bool:
 
 
 def _setting(params: Params) -> dict[str, Any]:
-    named = {"gammas": "wide"} if params.gammas == "wide" else {}
+    named = {} if params.bumps == "auto" else {"gammas": params.bumps}
     return {name: getattr(params, name) for name in _SETTLED} | named
 
 

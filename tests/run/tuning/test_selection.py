@@ -16,10 +16,10 @@ from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.base.events import Epoch, Notice, Phase, Round
 from mllkm_scale.errors import CheckpointError, DataError, InterruptedTraining, ParameterError
 from mllkm_scale.params import resolve
-from mllkm_scale.plan.contenders import C_PER_OUTPUT, FEW_ROWS, LEARNED_C, RIDGES, contenders
+from mllkm_scale.plan.contenders import C_PER_OUTPUT, CHEAP_ROWS, FEW_ROWS, LEARNED_C, RIDGES, contenders
 from mllkm_scale.run import training as training_module
 from mllkm_scale.run.tuning import selection as selection_module
-from mllkm_scale.run.tuning.folds import log_losses, predicted
+from mllkm_scale.run.tuning.folds import FOLDS, predicted, squared_losses
 from mllkm_scale.run.tuning.selection import (
     DOUBT,
     SPARED,
@@ -205,14 +205,38 @@ def test_how_to_finish_is_settled_by_what_wins(wine, tmp_path, made_up, finish):
     assert result.status == ("learned" if finish == "none" else "converged")
 
 
-def many_rows(n_rows=FEW_ROWS + 100):
+ALL_FOLDED = CHEAP_ROWS * FOLDS // (FOLDS - 1)  # rows of two classes up to which all folds are held out
+
+
+def many_rows(n_rows):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(n_rows, 3))
     return Dataset.from_arrays(X, (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0).astype(int))
 
 
-def test_with_more_rows_settings_are_judged_by_log_losses_with_doubt(tmp_path, monkeypatch):
-    dataset, rng, seen = many_rows(), np.random.default_rng(0), {}
+def test_with_more_rows_settings_are_judged_by_squared_losses_on_all_folds(tmp_path, monkeypatch):
+    dataset, rng, seen = many_rows(FEW_ROWS + 100), np.random.default_rng(0), {}
+
+    def scores(dataset, codes, params, fold, *others):
+        truth = 2.0 * codes[fold.held][:, None] - 1.0
+        strength = 0.2 if params.anchors == SAMPLES else 1.05 if params.ridge == RIDGES[1] else 1.0
+        F = strength * truth + rng.normal(size=truth.shape)
+        seen.setdefault(named(params), []).append((F, codes[fold.held]))
+        return F
+
+    monkeypatch.setattr(selection_module, "_scores", scores)
+    train(dataset, run_dir=tmp_path / "run", max_rounds=1, **QUICK)
+    found = recorded(tmp_path / "run")["selection"]
+    assert [one["rows"] < dataset.n_rows for one in found["tried"]] == [False] * 4 + [True]
+    for one, parts in zip(found["tried"], seen.values(), strict=True):
+        F, codes = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        assert (one["rows"], one["error"]) == (len(F), np.mean(predicted(F) != codes))
+        assert one["judged"] == pytest.approx(np.mean(squared_losses(F, codes, np.ones(len(codes)))))
+    assert found["tried"][found["taken"]]["judged"] == min(one["judged"] for one in found["tried"])
+
+
+def test_beyond_the_rows_of_a_comparison_settings_are_judged_with_doubt(tmp_path, monkeypatch):
+    dataset, rng, seen = many_rows(ALL_FOLDED + 100), np.random.default_rng(0), {}
 
     def scores(dataset, codes, params, fold, *others):
         truth = 2.0 * codes[fold.held][:, None] - 1.0
@@ -224,7 +248,7 @@ def test_with_more_rows_settings_are_judged_by_log_losses_with_doubt(tmp_path, m
     train(dataset, run_dir=tmp_path / "run", max_rounds=1, **QUICK)
     found, losses = (
         recorded(tmp_path / "run")["selection"],
-        [log_losses(*one, np.ones(len(one[1]))) for one in seen.values()],
+        [squared_losses(*one, np.ones(len(one[1]))) for one in seen.values()],
     )
     assert len(found["tried"]) == len(losses) == 4
     for one, (F, codes), own in zip(found["tried"], seen.values(), losses, strict=True):
@@ -233,17 +257,17 @@ def test_with_more_rows_settings_are_judged_by_log_losses_with_doubt(tmp_path, m
     assert found["taken"] == 2
 
 
-def test_more_rows_keep_to_the_first_setting_unless_another_one_is_clearly_better(tmp_path, monkeypatch):
+def test_then_the_first_setting_wins_unless_another_one_is_clearly_better(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).normal(size=(10**4, 4))
 
     def scores(dataset, codes, params, fold, *others):
         truth = 2.0 * codes[fold.held][:, None] - 1.0
         first = params.ridge == RIDGES[0]
-        place = [rival.ridge for rival in contenders(resolve(**QUICK), FEW_ROWS + 1)].index(params.ridge)
+        place = RIDGES.index(params.ridge)
         return (1.0 if first else 1.01) * truth + noise[: len(truth), [place]]
 
     monkeypatch.setattr(selection_module, "_scores", scores)
-    train(many_rows(), run_dir=tmp_path / "run", max_rounds=1, **QUICK)
+    train(many_rows(ALL_FOLDED + 100), run_dir=tmp_path / "run", max_rounds=1, **QUICK)
     assert recorded(tmp_path / "run")["selection"]["taken"] == 0
 
 
