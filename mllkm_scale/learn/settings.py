@@ -29,7 +29,8 @@ _LEAST_DROPOUT, _SEVERAL_DROPOUT = 0.1, 0.3  # of two classes, and of several
 _NARROW_DROPOUT = 0.3  # largest share with narrow bumps
 _VAST_ROWS = 400_000  # with more rows, several classes have the same dropout as two
 _HALF_WIDTHS = {"auto": (0.3, 0.6), "wide": (1.0, 3.0), "narrow": (0.2, 0.6)}
-_NARROW_SHARE, _MOST_NARROW = 0.25, 1000  # kernels per row with narrow bumps, and the largest number of them
+_NARROW_SHARE, _MANY_NARROW, _MOST_NARROW = 0.25, 1000, 2000  # of narrow bumps: per row, up to two limits
+_LATER_NARROW_SHARE = 0.01  # between the two limits
 RIDGE = 0.1
 """Default weight of the squared norms of local predictors, times the rows."""
 
@@ -92,18 +93,20 @@ def learned_kernels(
     """Number of kernels to learn: the given number, or for a step 2.5 times the root of rows x outputs.
 
     The kernels that a step leaves out are added to this number. With two classes and many rows, they are also added to
-    the limit. With narrow bumps, of which each acts on few rows, it is at least a quarter of the rows, or 1,000.
+    the limit. With narrow bumps, of which each acts on few rows, it is at least a quarter of the rows, but at most
+    1,000 and one more per hundred rows, and at most 2,000.
 
     >>> learned_kernels(AnchorSpec("learned"), None, 5000, 1), learned_kernels(AnchorSpec("learned", 30), None, 5000, 1)
     (271, 30)
-    >>> learned_kernels(AnchorSpec("learned"), None, 3000, 1, narrow=True)
-    750
+    >>> [learned_kernels(AnchorSpec("learned"), None, n_rows, 1, narrow=True) for n_rows in (3000, 50_000)]
+    [750, 1500]
     """
     in_a_step, share = max(2.5 * math.sqrt(n_rows * n_outputs), _LEAST_KERNELS), dropout_share(n_rows, n_outputs)
     most = (_MOST_KERNELS + min(n_rows / 1000, _MORE_KERNELS)) / (1.0 - (_LEAST_DROPOUT if n_outputs == 1 else 0.0))
     automatic = round(min(in_a_step / (1.0 - share), most))
     if narrow:
-        automatic = max(automatic, min(round(_NARROW_SHARE * n_rows), _MOST_NARROW))
+        many = min(_MANY_NARROW + _LATER_NARROW_SHARE * n_rows, _MOST_NARROW)
+        automatic = max(automatic, round(min(_NARROW_SHARE * n_rows, many)))
     count = min(automatic if spec.count is None else spec.count, max(1, n_rows // 2))
     return count if max_kernels is None else min(count, max_kernels)
 
