@@ -34,13 +34,18 @@ Record = dict[str, Any]
 
 
 def _earlier(one: Record) -> bool:
-    """Three ridges in a metric, wide bumps, those weighed by MKL; and all samples with a large C."""
-    return one["metric"] == "diagonal" or (one["anchors"] == "all" and one["C"] >= 30.0)
+    """Three ridges in a metric, wide bumps, those weighed by MKL; and all samples with wide bumps."""
+    return one["metric"] == "diagonal" or (one["anchors"] == "all" and one["gammas"] == "wide")
 
 
 def _plain(one: Record) -> bool:
     """Learned kernels without a metric."""
     return one["anchors"] == "learned" and one["metric"] is None
+
+
+def _all_widths(one: Record) -> bool:
+    """All samples with bumps of all widths, and C as for narrow ones."""
+    return one["anchors"] == "all" and one["gammas"] == "auto"
 
 
 SETS: dict[str, Callable[[Record], bool]] = {
@@ -51,15 +56,19 @@ SETS: dict[str, Callable[[Record], bool]] = {
     "without learned kernels": lambda one: one["competes"] and one["anchors"] == "all",
     "without features as they are": lambda one: one["competes"] and not _plain(one),
     "without wide bumps": lambda one: one["competes"] and one["gammas"] != "wide",
+    "without narrow bumps": lambda one: one["competes"] and one["gammas"] != "narrow",
+    "with bumps of all widths instead of narrow ones": lambda one: (
+        _all_widths(one) or (one["competes"] and one["gammas"] != "narrow")
+    ),
     "without those weighed by MKL": lambda one: one["competes"] and one["finish"] != "mkl",
 }
 
 
 def with_others(rivals: list[Params]) -> list[Params]:
-    """The contenders, and the settings that an earlier version used instead of some of them."""
+    """The contenders, and the settings that earlier versions used instead of some of them."""
     learned, samples = rivals[0], rivals[-1]
     others = [replace(learned, ridge=0.1), replace(learned, ridge=128.0), replace(learned, gammas="wide")]
-    return [*rivals, *others, *([] if samples.C == 30.0 else [replace(samples, C=30.0)])]
+    return [*rivals, *others, replace(samples, gammas="auto")]
 
 
 def main() -> None:

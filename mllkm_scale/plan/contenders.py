@@ -54,15 +54,15 @@ LEARNED_C, WIDE_C, SAMPLES_C = 10.0, 300.0, 30.0
 """C for learned kernels with MKL, and for all samples as anchors with wide bumps and with bumps of all widths."""
 
 C_PER_OUTPUT = 3.0
-"""C per output for all samples with bumps of all widths and few rows: a class has only 1 / K of the rows."""
+"""C per output for all samples with narrow bumps: a class has only 1 / K of the rows."""
 
 
 def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
     """Settings for what the parameters leave open, with this number of rows; the first is used if none can be tried.
 
     Learned kernels with a few ridges, or with more and narrower bumps; and all samples as anchors. With few rows, the
-    settings differ more (`_with_few_rows`), all samples also have wide bumps, and the comparison decides whether MKL
-    follows the descent.
+    settings differ more (`_with_few_rows`), all samples have wide or narrow bumps, and the comparison decides whether
+    MKL follows the descent.
     """
     few, free = LEAST_ROWS <= n_rows <= FEW_ROWS, params.C == "auto"
     learned, samples = [], []
@@ -86,10 +86,11 @@ def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
         kind = replace(params, anchors=anchors, metric=None, scaling=scaling)
         if not learned:
             return [kind]
+        samples = [replace(kind, C=C_PER_OUTPUT * n_outputs if few else SAMPLES_C)]
         if few and _automatic(params.gammas):
-            samples.append(replace(kind, gammas="wide", C=WIDE_C if free else params.C))
-        C = C_PER_OUTPUT * n_outputs if few else SAMPLES_C
-        samples.append(replace(kind, C=C if free else params.C))
+            samples = [replace(kind, gammas="wide", C=WIDE_C), replace(samples[0], gammas="narrow")]
+        if not free:
+            samples = [replace(one, C=params.C) for one in samples]
     return learned + samples
 
 

@@ -40,10 +40,7 @@ def is_learned(params: Params) -> bool:
 
 def kinds(found: list[Params]) -> list[tuple[object, ...]]:
     """Anchors and metric of each kind of candidates, and gammas that are wide."""
-    every = [
-        (rival.anchors, rival.metric, *(["wide"] if isinstance(rival.gammas, str) and rival.gammas == "wide" else []))
-        for rival in found
-    ]
+    every = [(rival.anchors, rival.metric, *([] if rival.bumps == "auto" else [rival.bumps])) for rival in found]
     return list(dict.fromkeys(every))
 
 
@@ -69,7 +66,7 @@ def test_what_learned_kernels_cannot_have_makes_all_samples_anchors(fixed, n_row
 
 @pytest.mark.parametrize("n_rows", [LEAST_ROWS, 700, FEW])
 def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
-    metric, plain, straight, weighed, wide_samples, samples = contenders(resolve(), n_rows)
+    metric, plain, straight, weighed, wide_samples, narrow_samples = contenders(resolve(), n_rows)
     assert [rival.ridge for rival in (metric, plain, straight, weighed)] == [RIDGES[1], RIDGES[1], RIDGES[2], RIDGES[0]]
     assert [rival.metric for rival in (metric, plain, straight, weighed)] == ["diagonal", None, None, "diagonal"]
     assert (straight.gammas, straight.scaling) == ("wide", "standard")
@@ -79,8 +76,8 @@ def test_with_few_rows_learned_kernels_compete_with_all_samples(n_rows):
         assert (rival.anchors, rival.finish) == ("learned", "none")
     assert (weighed.anchors, weighed.C, weighed.finish) == ("learned", LEARNED_C, "mkl")
     assert (wide_samples.gammas, wide_samples.C) == ("wide", WIDE_C)
-    assert (samples.gammas, samples.C) == ("auto", C_PER_OUTPUT)
-    for rival in (wide_samples, samples):
+    assert (narrow_samples.gammas, narrow_samples.C) == ("narrow", C_PER_OUTPUT)
+    for rival in (wide_samples, narrow_samples):
         assert (rival.anchors, rival.metric, rival.scaling, rival.finish) == ("all", None, "standard", "auto")
 
 
@@ -115,7 +112,7 @@ def test_with_many_rows_only_learned_kernels_compete(n_rows):
 
 
 LEARNED, PLAIN, STRAIGHT = ("learned", "diagonal"), ("learned", None), ("learned", None, "wide")
-SAMPLES = [("all", None, "wide"), ("all", None)]
+SAMPLES = [("all", None, "wide"), ("all", None, "narrow")]
 FREE = [LEARNED, PLAIN, STRAIGHT]
 
 
@@ -187,7 +184,7 @@ GIVEN = st.fixed_dictionaries(
         "C": st.sampled_from(["auto", 4.0]),
         "finish": st.sampled_from(["auto", "mkl"]),
         "scaling": st.sampled_from(["auto", "standard", "quantile"]),
-        "gammas": st.sampled_from(["auto", "wide", (0.1,)]),
+        "gammas": st.sampled_from(["auto", "wide", "narrow", (0.1,), [0.2, 0.3]]),
         "max_kernels": st.sampled_from([None, 5]),
         "local_bias": st.sampled_from(["auto", 0.0, 1.0]),
         "componentwise": st.booleans(),
