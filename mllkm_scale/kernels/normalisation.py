@@ -31,6 +31,7 @@ __all__ = [
 
 
 MIN_REACH = 10.0
+_LEAST_DIAGONAL = 1e-12  # mean diagonal of a listed kernel, as a share of its largest possible value
 _BLOCK_BYTES = 4 << 20
 _FAR, _DISTANCES = 10.0, 1001  # gamma t, or gamma t^2, up to which the largest diagonal is looked for, and where
 REFERENCE_ROWS = 4096
@@ -88,8 +89,10 @@ def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array)
     """1 / mean diagonal of kernels with their own anchors (s, d) and gammas (s,).
 
     These kernels are not excluded. If one reaches few samples, its mean diagonal is that of its largest value on
-    `MIN_REACH` samples. A kernel that reaches no sample has the scale 0.
+    `MIN_REACH` samples, and at least `_LEAST_DIAGONAL` of the largest possible value: scales would overflow for a kernel
+    that reaches samples only with the end of its tail. A kernel that reaches no sample has the scale 0.
     """
+    largest = np.array([largest_diagonal(family, gamma) for gamma in gammas])
     width = reference.shape[1] + 1 if family.componentwise else 1
     step, n = max(1, _BLOCK_BYTES // (8 * len(reference) * width)), len(reference)
     rows, scales = reference.astype(np.float64), []
@@ -97,7 +100,8 @@ def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array)
         at = slice(start, start + step)
         diagonals = family.kernels(anchors[at], gammas[at]).diagonals(rows)
         total = np.maximum(diagonals.sum(axis=0), min(MIN_REACH, 0.5 * n) * diagonals.max(axis=0))
-        scales.append(np.divide(n, total, where=total > 0, out=np.zeros(len(total))))
+        bounded = np.maximum(total, _LEAST_DIAGONAL * n * largest[at])
+        scales.append(np.divide(n, bounded, where=total > 0, out=np.zeros(len(total))))
     return np.concatenate(scales)
 
 

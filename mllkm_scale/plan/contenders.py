@@ -29,7 +29,7 @@ LEAST_ROWS = 50
 """With fewer rows, no kernels are learned and no rows are held out: all samples are anchors."""
 
 FEW_ROWS = 1000
-"""Up to this number of rows, every row is held out once; with more rows, a third of them is held out."""
+"""Up to this number of rows, settings are compared that differ more, and by their errors."""
 
 GRID_ROWS = 8000
 """Up to this number of rows, all samples as anchors compete with learned anchors."""
@@ -43,6 +43,7 @@ MOST_ROWS = 2000
 few features, it is trained on `CHEAP_ROWS`."""
 
 CHEAP_ROWS, CHEAP_FEATURES = 6000, 100
+"""That many rows, if there are two classes and at most so many features."""
 
 TRIED_AT_ONCE = 4
 """Largest number of settings that are tried at the same time, each in its own thread; fewer if the budget is small."""

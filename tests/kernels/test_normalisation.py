@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mllkm_scale.base.executor import ThreadExecutor
 from mllkm_scale.base.threads import Threads
@@ -116,7 +118,8 @@ def test_scales_of_a_list_are_one_over_the_mean_diagonal_bounded_for_kernels_of_
         ]
     ).T
     total = np.maximum(u.sum(axis=0), MIN_REACH * u.max(axis=0))
-    expected = np.divide(50, total, where=total > 0, out=np.zeros(30))
+    largest = np.array([largest_diagonal(family, gamma) for gamma in gammas])
+    expected = np.divide(50, np.maximum(total, 50e-12 * largest), where=total > 0, out=np.zeros(30))
     scales = list_scales(family, anchors, gammas, X)
     assert scales[3] == 0.0
     np.testing.assert_allclose(scales, expected, rtol=1e-6)
@@ -128,3 +131,13 @@ def test_scales_of_a_list_are_one_over_the_mean_diagonal_bounded_for_kernels_of_
     assert (~few & (total > 0)).any()
     monkeypatch.setattr(normalisation, "_BLOCK_BYTES", 8 * 50 * 6 * 4)  # a few kernels at once
     np.testing.assert_allclose(list_scales(family, anchors, gammas, X), scales, rtol=1e-12)
+
+
+@given(st.floats(0.0, 800.0), st.floats(1e-3, 1e3))
+def test_scales_of_kernels_that_reach_samples_with_their_tails_alone_are_finite(exponent, gamma):
+    """The diagonal at the only place of a sample is about e^(-2 exponent)."""
+    family = Family("gaussian", False, 0.5)
+    anchor = np.array([[np.sqrt(exponent / gamma)]])
+    with np.errstate(all="raise", under="ignore"):
+        [scale] = list_scales(family, anchor, np.array([gamma]), np.zeros((40, 1)))
+    assert 0.0 <= scale <= 1e12 / largest_diagonal(family, gamma) * (1 + 1e-9)

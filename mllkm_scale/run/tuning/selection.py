@@ -1,7 +1,7 @@
 """Compares settings on held-out rows, to choose the values of "auto".
 
 Every setting is trained without the rows of a fold, and tested on them. Three folds are held out in turn; settings that
-are clearly worse on the first fold are not tried on the others. With up to 2,000 rows, the lowest error wins, and the
+are clearly worse on the first fold are not tried on the others. With up to 1,000 rows, the lowest error wins, and the
 log loss decides between equal errors. But machines of MKL, which are sparse and certified, win if one of them is within
 a third of a standard error of the lowest error. With more rows, settings are compared by the squared loss of the
 probabilities of their scores, which is more informative than the error if few rows are misclassified, and less
