@@ -89,8 +89,8 @@ def list_scales(family: Family, anchors: Array, gammas: Array, reference: Array)
     """1 / mean diagonal of kernels with their own anchors (s, d) and gammas (s,).
 
     These kernels are not excluded. If one reaches few samples, its mean diagonal is that of its largest value on
-    `MIN_REACH` samples, and at least `_LEAST_DIAGONAL` of the largest possible value: scales would overflow for a kernel
-    that reaches samples only with the end of its tail. A kernel that reaches no sample has the scale 0.
+    `MIN_REACH` samples, and at least `_LEAST_DIAGONAL` of the largest possible value: otherwise, scales would overflow
+    for a kernel that reaches samples only with the end of its tail. A kernel that reaches no sample has the scale 0.
     """
     largest = np.array([largest_diagonal(family, gamma) for gamma in gammas])
     width = reference.shape[1] + 1 if family.componentwise else 1
