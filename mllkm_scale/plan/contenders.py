@@ -45,6 +45,9 @@ few features, it is trained on `CHEAP_ROWS`."""
 CHEAP_ROWS, CHEAP_FEATURES = 6000, 100
 """That many rows, if there are two classes and at most so many features."""
 
+MANY_OUTPUTS = 100
+"""With more outputs, no additional kernels with narrow bumps compete: each has a predictor for every output."""
+
 TRIED_AT_ONCE = 4
 """Largest number of settings that are tried at the same time, each in its own thread; fewer if the budget is small."""
 
@@ -77,7 +80,7 @@ def contenders(params: Params, n_rows: int, n_outputs: int = 1) -> list[Params]:
             learned = _with_few_rows(kind, params)
         else:
             learned = [replace(kind, ridge=ridge) for ridge in (RIDGES if n_rows > FEW_ROWS else RIDGES[:1])]
-            if n_rows > FEW_ROWS and _may_be_more(kind):
+            if n_rows > FEW_ROWS and n_outputs <= MANY_OUTPUTS and _may_be_more(kind):
                 # MKL on so many kernels would take long, and does not improve them.
                 finish = "none" if _settles(params) else kind.finish
                 learned.append(replace(learned[0], gammas="narrow", finish=finish))

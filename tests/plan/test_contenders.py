@@ -100,6 +100,7 @@ def test_with_more_rows_ridges_compete_with_more_and_narrower_bumps_and_with_all
 def test_narrow_bumps_compete_only_if_number_and_widths_of_the_kernels_are_free(given):
     found = contenders(resolve(**{"anchors": "learned"} | given), GRID + 1)
     assert [rival.ridge for rival in found] == list(RIDGES)
+    assert [rival.ridge for rival in contenders(resolve(), GRID + 1, 101)] == list(RIDGES)
 
 
 @given(st.one_of(st.sampled_from([GRID + 1, SOME, MANY]), st.integers(GRID + 1, 10**8)))
