@@ -125,6 +125,6 @@ def squared_losses(F: Array, codes: Array, weights: Array) -> Array:
     """Squared distance of the probability of the true class from one, for every row; probabilities as in `log_losses`.
 
     >>> squared_losses(np.array([[1.0], [1.0]]), np.array([0, 1]), np.ones(2)).round(2)
-    array([0.26, 0.24])
+    array([0.25, 0.25])
     """
     return np.square(np.expm1(-log_losses(F, codes, weights)))
