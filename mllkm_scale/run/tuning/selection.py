@@ -90,12 +90,12 @@ class Tried:
     @property
     def name(self) -> str:
         """A description of the setting."""
-        wide = f", {self.gammas} bumps" if self.gammas else ""
+        bumps = f", {self.gammas} bumps" if self.gammas else ""
         if not self.anchors.startswith("learned"):
             C = self.C if isinstance(self.C, str) else f"{self.C:g}"
-            return f"{self.anchors} samples as anchors{wide}, C = {C}"
+            return f"{self.anchors} samples as anchors{bumps}, C = {C}"
         weighed = f", weighed by MKL, C = {self.C}" if self.finish == "mkl" else ""
-        return f"{self.anchors} kernels{wide}, metric {self.metric or 'none'}, ridge {self.ridge:g}{weighed}"
+        return f"{self.anchors} kernels{bumps}, metric {self.metric or 'none'}, ridge {self.ridge:g}{weighed}"
 
 
 @dataclass(frozen=True)
