@@ -4,8 +4,8 @@
 
 For each table whose first part has at most 1,000 rows, the training rows of a random split of 70/30 (as in tables.py)
 are split 70/30 again. Settings are compared on the first part, and the best one is tested on the second part, so that
-no test row of tables.py is used. Every contender is trained on all rows of the first part. SVC has C and gamma by 3-fold
-cross-validation. Writes results/selection.json.
+no test row of tables.py is used. Every contender is trained on all rows of the first part. SVC has C and gamma by
+3-fold cross-validation. Writes results/selection.json.
 """
 
 from __future__ import annotations
