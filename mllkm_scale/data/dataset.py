@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mllkm_scale.base.closing import Closing
 from mllkm_scale.base.location import URL, Location, as_location, is_parquet
-from mllkm_scale.data.grid import MOST_FEATURES, require_chunk_rows, work_dtype
+from mllkm_scale.data.grid import MOST_FEATURES, MOST_ROWS, require_chunk_rows, work_dtype
 from mllkm_scale.data.hdf5_source import HDF5Source, named, open_hdf5
 from mllkm_scale.data.labels import LABEL_ROWS, as_label_vector, encode_blocks
 from mllkm_scale.data.sources import LONGEST_TEXT, ArraySource, Source
@@ -95,6 +95,8 @@ class Dataset(Closing):
         if self.n_rows == 0 or self.n_features == 0:
             empty = "rows (0 sample(s))" if self.n_rows == 0 else "columns (0 feature(s))"
             raise DataError(f"{x.name} has shape {x.shape}, no {empty}, while a minimum of 1 is required")
+        if self.n_rows > MOST_ROWS:
+            raise DataError(f"{x.name} declares more than {MOST_ROWS:,} rows: it is damaged, copy it again")
         if self.n_features > MOST_FEATURES and not hasattr(x, "read_sparse"):
             raise DataError(f"{x.name} has {self.n_features:,} features, more than {MOST_FEATURES:,}: leave some out")
         self.chunk_rows = require_chunk_rows(chunk_rows, self.n_features)
@@ -302,7 +304,10 @@ class Dataset(Closing):
         return encode_blocks(self.label_blocks(), self.n_rows, self.label_name)
 
     def label_blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """First row and labels of each block of rows, as stored, text decoded."""
+        """First row and labels of each block of rows, as stored, text decoded.
+
+        The number of labels and their size are checked at once, not with the first block: callers reserve memory.
+        """
         if self._y is None:
             raise DataError(f"{self.name} was opened without labels: name the data set of the labels (y)")
         length = self._y.shape[0] if self._y.shape else 0
@@ -316,10 +321,12 @@ class Dataset(Closing):
                 f"{self._y.name} has labels of {item_bytes:,} bytes, and the longest may have {LONGEST_TEXT}"
                 " characters: give the classes short names, or numbers"
             )
+        return self._label_blocks(self._y)
+
+    def _label_blocks(self, y: Source) -> Iterator[tuple[int, NDArray[Any]]]:
         for start in range(0, self.n_rows, LABEL_ROWS):
-            stop = min(start + LABEL_ROWS, self.n_rows)
-            yield start, as_label_vector(self._y.read(start, stop), self._y.name, start)
-        self._y.close()
+            yield start, as_label_vector(y.read(start, min(start + LABEL_ROWS, self.n_rows)), y.name, start)
+        y.close()
 
     def weights(self, *, some: bool = True) -> NDArray[np.float64] | None:
         """The weight of every row in the loss, (n_rows,); None if there are none.

@@ -12,7 +12,7 @@ import numpy as np
 
 from mllkm_scale.errors import ParameterError
 
-__all__ = ["MOST_FEATURES", "default_chunk_rows", "require_chunk_rows", "work_dtype"]
+__all__ = ["MOST_FEATURES", "MOST_ROWS", "default_chunk_rows", "require_chunk_rows", "work_dtype"]
 
 MOST_DENSE = 1024
 """Largest number of columns of sparse rows for training without a reduction, with dense chunks."""
@@ -22,6 +22,9 @@ MIN_CHUNK_ROWS = 16
 MAX_CHUNK_ROWS = 65536
 MOST_FEATURES = 1_000_000
 """Largest number of features: a chunk has at least 16 rows, which then take 128 MB."""
+
+MOST_ROWS = 10**15
+"""Largest number of rows: more can only be a damaged size."""
 
 
 def default_chunk_rows(n_features: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 from mllkm_scale import Dataset, load_model, train, train_path
 from mllkm_scale.base.files.archive import read_archive
@@ -311,3 +312,18 @@ def test_rows_in_an_archive_that_cannot_be_unpacked_are_refused_by_name(small_ru
     with pytest.raises(DataError, match=r"rows\.npz"):
         predict_file(load_model(small_run / "model.mllkm"), source, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"), [(10**400, "declares more than"), (10**14, "give one label per row")], ids=["damaged", "too many"]
+)
+def test_rows_that_zarr_declares_are_checked_before_memory_is_reserved(tmp_path, rows, why):
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    group.create_array("X", data=np.zeros((4, 2)))
+    group.create_array("y", data=np.array([0, 1, 0, 1]))
+    file = tmp_path / "data.zarr" / "X" / "zarr.json"
+    header = json.loads(file.read_text())
+    header["shape"][0] = rows
+    file.write_text(json.dumps(header))
+    with pytest.raises(DataError, match=why), Dataset.open(tmp_path / "data.zarr") as data:
+        data.label_codes()
