@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from mllkm_scale.base.arrays import Array
-from mllkm_scale.mkl.ascent import reweighed
 from mllkm_scale.mkl.oracle import Oracle
 from mllkm_scale.mkl.restricted import Solution
+from mllkm_scale.mkl.reweighing import Reweighing
 
 __all__ = ["alternating_mkl"]
 
@@ -33,6 +33,7 @@ def alternating_mkl(
     weights = weights / weights.sum() if weights.sum() > 0 else np.zeros_like(weights)
     weights = 0.5 * weights + (0.5 if weights.any() else 1.0) / len(weights)
     best: Solution | None = None
+    reweigh = Reweighing(len(weights))
     for step in range(max_steps + 1):
         poll()
         now = oracle.evaluate(weights, 0.3 * tol)
@@ -40,7 +41,7 @@ def alternating_mkl(
             best = Solution(weights, np.concatenate(now.duals), now.objective, step)
         if best.objective.gap <= tol:
             break
-        weights = reweighed(weights, now.forms)
+        weights = reweigh(weights, now.forms)
     assert best is not None
     return _without_small_weights(oracle, best, tol)
 

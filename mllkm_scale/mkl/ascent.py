@@ -1,7 +1,7 @@
 """First-order MKL on many samples: epochs of SDCA on every class alternate with closed-form updates of the weights.
 
     max over alpha  sum alpha - 1/2 sum_m beta_m q_m(alpha)      an epoch after the other, whatever beta is
-    beta_m ~ beta_m q_m^(omega / 2)                              omega = 1: the minimum for the w_m of these duals
+    beta_m ~ beta_m q_m^(omega_m / 2)                            `reweighing`; omega_m = 1 is the closed form
 
 The forms q are by-products of an epoch. No SVM is solved to convergence for weights that will change, so the weights
 cost almost nothing: after the same number of epochs, P and D are as close as those of one SVM with the final weights.
@@ -21,17 +21,15 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.mkl.certificate import Objective, primal_value, proof_of
 from mllkm_scale.mkl.restricted import Solution
+from mllkm_scale.mkl.reweighing import Reweighing
 from mllkm_scale.solver.box import Box
 from mllkm_scale.solver.sdca import epoch_orders
 from mllkm_scale.solver.svm import resting
 
-__all__ = ["ClassSamples", "joint_ascent", "reweighed", "with_a_share"]
+__all__ = ["ClassSamples", "joint_ascent", "with_a_share"]
 
 
-_EPOCHS = 3  # epochs between two passes for the margins, which take half the time of an epoch
-_LIFTED = 0.1  # of an equal share: the least weight of kernels that should have more
-OVER_RELAXATION = 1.8  # omega: 1 is the closed form itself; 1.8 needs half its steps, and 2.5 may diverge
-_SMALLEST = 1e-9  # of the largest weight: the least weight, from which a kernel can come back
+_EPOCHS = 5  # epochs between two passes for the margins, which take half the time of an epoch
 _SHARES = 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4  # of the largest weight: smaller ones become zero, if the gap allows
 _SURELY = 0.25  # of the allowed epochs, before which progress is not judged
 _TIMES = 4  # of the allowed epochs, in total: a limit for progress that never arrives
@@ -71,7 +69,7 @@ def joint_ascent(
     threads = threads or Threads()
     best: Solution | None = None
     distances: list[float] = []
-    epochs = 0
+    epochs, reweigh = 0, Reweighing(len(weights))
     while True:
         poll()
         margins = threads.run(lambda c: c.margins(), classes)
@@ -87,7 +85,7 @@ def joint_ascent(
             break
         rests = [resting(c.duals, part, box.upper) for c, part, box in zip(classes, margins, boxes, strict=True)]
         for _ in range(_EPOCHS):
-            weights = reweighed(weights, forms)
+            weights = reweigh(weights, forms)
             threads.run(partial(_advance, weights, (seed, epochs)), enumerate(zip(classes, rests, strict=True)))
             forms = np.sum([c.forms() for c in classes], axis=0)
             epochs += 1
@@ -100,22 +98,6 @@ def _advance(weights: Array, key: tuple[int, int], task: tuple[int, tuple[ClassS
     samples.reweigh(weights)
     order = epoch_orders(len(rests), 1, seed, number, epochs)[0]
     samples.epoch(order[~rests[order]])
-
-
-def reweighed(weights: Array, forms: Array) -> Array:
-    """Positive weights (their sum is 1) in closed form, over-relaxed.
-
-    The weight of a kernel with a form above the mean grows only by a factor per update. So a very small weight would
-    keep the largest q, and with it D, far from the optimum for long. Such a kernel therefore gets a minimal share,
-    which depends on its form.
-    """
-    mean = float(weights @ forms)
-    if mean > 0.0:  # zero duals give no information
-        weights = weights * (forms / mean) ** (0.5 * OVER_RELAXATION)
-        weights /= weights.sum()
-        weights = np.maximum(weights, np.minimum(forms / mean - 1.0, _LIFTED) / len(weights))
-    weights = np.maximum(weights, _SMALLEST * weights.max())
-    return np.asarray(weights / weights.sum())
 
 
 def _distance(gap: float) -> float:

@@ -23,10 +23,8 @@ _LEAST = 0.4  # of the tolerance, as the smallest inner tolerance
 _SPARE = 0.3  # kernels of zero weight that stay, per kernel of positive weight
 _LEAST_INSERTIONS = 50  # for a small budget: the worst violators alone are a bad choice
 _GROWTH = 3  # samples added to a working set, per sample in it: with 1 there are more rounds
-_ROUGHLY, _NEARLY = (
-    0.1,
-    0.02,
-)  # inner tolerances with a budget: while many violating samples are not in a working set, and later
+_ROUGHLY, _NEARLY = 0.1, 0.02
+"""Inner tolerances with a budget of kernels: while many violating samples are not in a working set, and later."""
 
 
 class Renewal:

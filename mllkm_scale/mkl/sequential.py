@@ -41,6 +41,7 @@ from mllkm_scale.scan.scanner import Scanner, ScanResult
 __all__ = ["InnerSolver", "SequentialMKL", "Solved"]
 
 
+_RANKING = 3.0  # times the inner tolerance, for a solution that only ranks kernels
 _PATIENCE = 1  # rounds without progress, after which training with a budget of kernels ends
 
 
@@ -111,18 +112,19 @@ class SequentialMKL:
         """MKL on working samples x active kernels.
 
         If more kernels have a positive weight than the budget allows, those with the largest weights are kept and
-        solved for again.
+        solved for again. While exchanging kernels, the first solution only ranks them.
         """
         started, most = time.perf_counter(), self.settings.max_kernels
-        state, solution = self._solve(state)
+        ranks = most is not None and state.over_budget and len(state.active) > most
+        state, solution = self._solve(state, (_RANKING if ranks else 1.0) * state.inner_tol)
         over = most is not None and bool(np.count_nonzero(state.weights) > most)
         if most is not None and over:
-            state, solution = self._solve(heaviest(state, most))
+            state, solution = self._solve(heaviest(state, most), state.inner_tol)
         return Solved(replace(state, over_budget=over), solution, time.perf_counter() - started)
 
-    def _solve(self, state: State) -> tuple[State, Solution]:
+    def _solve(self, state: State, tol: float) -> tuple[State, Solution]:
         sets = self.sets(state)
-        solution = self.inner(sets, state.inner_tol)
+        solution = self.inner(sets, tol)
         duals = np.zeros_like(state.duals)
         for k, part in enumerate(sets.split(solution.duals)):
             duals[sets.rows[k], k] = part

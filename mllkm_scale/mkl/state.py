@@ -15,6 +15,7 @@ __all__ = ["Machine", "Settings", "State"]
 
 _TIGHTEST = 1e-8  # inner tolerance: the interior point works down to 1e-7
 _PROGRESS = 0.01  # of P - D: a smaller decrease is no progress
+_BUDGET_PROGRESS = 0.02  # likewise, with a full budget of kernels
 _RESPONSES = 10_000  # of a candidate that are compared, with many classes
 
 
@@ -106,7 +107,7 @@ class State:
         """The state in which this machine is the best if its P is the smallest so far, and these duals if their D is
         the largest (F15).
 
-        There is progress if P - D decreases by a hundredth.
+        There is progress if P - D decreases by a hundredth, or by two with a full budget of kernels.
         """
         before = self.best_primal - self.bound
         state = self
@@ -121,5 +122,6 @@ class State:
             )
         if proof is not None and proof.dual > self.bound:
             state = replace(state, bound=proof.dual, proof=proof.duals)
-        progress = state.best_primal - state.bound < (1.0 - _PROGRESS) * before
+        least = _BUDGET_PROGRESS if self.over_budget else _PROGRESS
+        progress = state.best_primal - state.bound < (1.0 - least) * before
         return replace(state, idle=0 if progress else state.idle + 1)

@@ -71,6 +71,7 @@ class Machines:
         self.states: list[Any] = []  # the last one may be in training
         self.objectives: list[Objective] = []  # certified by the last rounds
         self.proofs: list[Proof] = []  # of the machines that have ended
+        self.likely_dual = np.inf  # at most this is proved by the duals of the last round of the machine in training
         self.inner_records: list[dict[str, Any]] = []  # forms and tile statistics of each machine
 
     @property
@@ -97,6 +98,7 @@ class Machines:
         """Train one machine until its stopping rule or a limit; return the status."""
         signs = self.problem.signs[:, self.columns[number]]
         machine: Any = make_machine(self.problem, signs, self.params, self.resources)
+        self.likely_dual = np.inf
         known = self.start.proofs[number] if self.start.proofs else None
         status, most = self.conclude(machine, number, self.improve(machine, number), known), self.params.max_kernels
         if most is not None:
@@ -157,14 +159,16 @@ class Machines:
         """Record the state after a round."""
         self.states[number:] = [state]
         self.objectives[number:] = [Objective(certificate.primal, certificate.dual)]
+        self.likely_dual = certificate.likely_dual
 
     def conclude(self, machine: Any, number: int, status: str, earlier: Proof | None = None) -> str:
         """Certify the last state by its duals, or by earlier ones that prove more; return the status."""
         state, objective = self.states[number], self.objectives[number]
         proofs = [Proof(objective.dual, state.proof)]
+        may_prove_more = isinstance(state, State) and not state.scanned and self.likely_dual > objective.dual
         if earlier is not None:
             proofs.append(earlier)
-        elif isinstance(state, State) and not state.scanned and status != "converged":
+        elif may_prove_more and status != "converged":
             proofs.append(machine.pricing.prove(state))
         proof = max(proofs, key=lambda proof: proof.dual)
         self.proofs[number:] = [proof]

@@ -32,7 +32,7 @@ from mllkm_scale.solver.sdca import step
 __all__ = ["AHEAD_ROWS", "BLOCK_ROWS", "PASS_ROWS", "LocalBlocks"]
 
 
-BLOCK_ROWS = 32
+BLOCK_ROWS = 48
 """Samples of a block: smaller ones cost calls, larger ones Grams."""
 AHEAD_ROWS = 8 * BLOCK_ROWS
 """Samples of a task that makes blocks ready."""

@@ -76,8 +76,8 @@ def test_it_arrives_at_the_optimum_of_a_conic_solver(noisy, tol):
 def test_it_gives_up_where_the_epochs_to_come_are_more_than_allowed(noisy):
     X, signs, kernels, _ = noisy
     uniform = np.full(len(kernels), 1.0 / len(kernels))
-    few = joint_ascent(*classes_of(X, signs, kernels, uniform), uniform, 1e-6, most_epochs=60)
-    assert few.steps < 60  # it saw that these would not do
+    few = joint_ascent(*classes_of(X, signs, kernels, uniform), uniform, 1e-6, most_epochs=30)
+    assert few.steps < 30  # it saw that these would not do
     assert few.objective.gap > 1e-6
     primal, dual = bounds(X, signs, kernels, few)
     assert few.objective.gap == pytest.approx((primal - dual) / primal)
