@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,18 @@ def main() -> None:
     before = ROOT / "results" / "mnist8m.json"
     sizes = json.loads(before.read_text())["sizes"] if before.exists() else {}
     for rows in sorted(arguments.rows):
-        sizes[str(rows)] = run(rows, arguments)
-        sizes = dict(sorted(sizes.items(), key=lambda item: int(item[0])))
-        slopes = exponents(sizes)
-        result = {"setting": vars(arguments), "limits": LIMITS, "sizes": sizes, "exponents": slopes}
-        print(f"written: {write('mnist8m', json.loads(json.dumps(result, default=str)))}", flush=True)
+        for record in records(rows, arguments):
+            sizes[str(rows)] = record
+            sizes = dict(sorted(sizes.items(), key=lambda item: int(item[0])))
+            slopes = exponents(sizes)
+            result = {"setting": vars(arguments), "limits": LIMITS, "sizes": sizes, "exponents": slopes}
+            print(f"written: {write('mnist8m', json.loads(json.dumps(result, default=str)))}", flush=True)
     if arguments.picture:
         draw(sizes, arguments.picture)
 
 
-def run(rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The record of a size: the seconds to make the rows, to train, and to train with workers."""
+def records(rows: int, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The record of a size: the seconds to make the rows, and to train; and again, with those to train with workers."""
     started = time.perf_counter()
     try:
         made = generate("mnist8m", arguments.folder, rows=None if rows == SIZES[-1] else rows)
@@ -77,12 +79,13 @@ def run(rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
     print(f"{rows:,} rows: {'verified' if again else 'made'} in {made_s:.1f} s", flush=True)
     record = train_in_process(made.path, arguments, 0)
     record |= {"rows": rows, "verified_s" if again else "made_s": made_s, "file_bytes": made.path.stat().st_size}
+    yield record
     if arguments.workers and rows <= arguments.at_workers:
         theirs = train_in_process(made.path, arguments, arguments.workers)
         record["workers"] = {name: theirs[name] for name in ("train_s", "cpu_s", "peak_bytes", "stages")}
         record["workers"] |= {"count": arguments.workers, "same_bits": theirs["sha256"] == record["sha256"]}
         print(f"  {arguments.workers} workers: {theirs['train_s']:.1f} s, same bits: {record['workers']['same_bits']}")
-    return record
+        yield record
 
 
 def train_in_process(path: Path, arguments: argparse.Namespace, workers: int) -> dict[str, Any]:
