@@ -33,12 +33,12 @@ __all__ = [
     "dense_bytes",
     "feature_bytes",
     "feature_flops",
-    "flops_after_epochs",
     "inner_flops",
     "interior_flops",
     "interior_form",
     "kept_bytes",
     "lean_bytes",
+    "most_epochs",
     "streamed_bytes",
     "threads_that_fit",
     "tile_bytes",
@@ -53,7 +53,8 @@ _PRODUCTS = 16  # of a step, with the features or their transpose
 _SMALL = 2.0  # multiply-adds of large products in the time of one in the small products of a block
 _CALLS = 5e4  # likewise, in the time of the overhead per sample
 _EPOCHS = 20  # of SDCA for one set of weights
-_ASCENT_EPOCHS = 30  # of SDCA with weight updates, as observed
+_VISITED = 0.3  # share of the samples that an epoch with weight updates visits: the others rest at a bound
+_ASCENT_EPOCHS = 100 * _VISITED  # of SDCA with weight updates, over all samples, as observed
 _ALTERNATIONS = 3  # of SVMs and joint steps
 _FREE = 0.4  # share of the samples that are free
 COLUMN_TOL = 1e-5
@@ -229,6 +230,11 @@ def _column_flops(sizes: InnerSizes, share: float = 1.0) -> float:
 def inner_flops(sizes: InnerSizes, form: str) -> float:
     """Approximate multiply-adds of solving: of epochs, or of the form that follows them if that is less."""
     return min(feature_flops(sizes, _ASCENT_EPOCHS), flops_after_epochs(sizes, form))
+
+
+def most_epochs(sizes: InnerSizes, form: str) -> float:
+    """Number of epochs with weight updates that cost as much as what follows them if they do not reach the gap."""
+    return flops_after_epochs(sizes, form) / (_VISITED * feature_flops(sizes, 1))
 
 
 def flops_after_epochs(sizes: InnerSizes, form: str) -> float:

@@ -28,11 +28,10 @@ from mllkm_scale.mkl.forms import (
     InnerSizes,
     choose_form,
     feature_bytes,
-    feature_flops,
-    flops_after_epochs,
     inner_flops,
     interior_flops,
     interior_form,
+    most_epochs,
     threads_that_fit,
     tile_bytes,
 )
@@ -85,8 +84,7 @@ class InnerMKL:
         """Epochs as long as they are likely to be cheaper than the chosen form; then that form."""
         sizes, first_order = self.sizes(sets, tol), choice.form in FIRST_ORDER
         if first_order or feature_bytes(sizes) <= choice.bytes:
-            most_epochs = flops_after_epochs(sizes, choice.form) / feature_flops(sizes, 1)
-            found = self.ascend(choice, sets, tol, most_epochs)
+            found = self.ascend(choice, sets, tol, most_epochs(sizes, choice.form))
             if found.objective.gap <= _ENOUGH * tol:
                 return found
             sets = sets.near(found)
@@ -132,7 +130,7 @@ class InnerMKL:
                 solution = interior_point(problem, _BEYOND * tol, pure_tol=tol, near=near, poll=self.poll)
         return solution
 
-    def ascend(self, choice: Choice, sets: WorkingSets, tol: float, most_epochs: float) -> Solution:
+    def ascend(self, choice: Choice, sets: WorkingSets, tol: float, most: float) -> Solution:
         """Epochs of SDCA with weight updates between them (`ascent`).
 
         New kernels get a share of the weight. For the previous duals, which were solved without them, their forms are
@@ -152,7 +150,7 @@ class InnerMKL:
                 return samples_on_features(sets.kernels, *own, keep=keep)
 
             classes = by_class.run(samples, range(len(boxes)))
-            limits = tol, most_epochs, self.seed
+            limits = tol, most, self.seed
             return joint_ascent(classes, boxes, weights, *limits, by_class, self.poll)
 
     def fits(self, sizes: InnerSizes) -> bool:
