@@ -19,7 +19,8 @@ from common import write
 
 from mllkm_scale.base.threads import one_blas_thread
 from mllkm_scale.kernels.grid import Family
-from mllkm_scale.solver.local_blocks import BLOCK_ROWS, LocalBlocks
+from mllkm_scale.solver.local_blocks import LocalBlocks
+from mllkm_scale.solver.visits import BLOCK_ROWS
 
 LARGE = 1500  # rows and columns of a large product
 CALLS = 2.5e4  # multiply-adds of small products that take as long as the rest of a sample's epoch

@@ -19,8 +19,9 @@ from mllkm_scale.kernels.distances import ROW_BLOCK
 from mllkm_scale.kernels.locally_linear import FEATURE_BLOCK_BYTES, TASK_BYTES
 from mllkm_scale.mkl.interior.factors import PANEL
 from mllkm_scale.mkl.restricted import ROWS
-from mllkm_scale.solver.local_blocks import AHEAD_ROWS, BLOCK_ROWS, PASS_ROWS
+from mllkm_scale.solver.local_blocks import AHEAD_ROWS, PASS_ROWS
 from mllkm_scale.solver.tiled_svm import TILE_ROWS
+from mllkm_scale.solver.visits import BLOCK_ROWS
 
 __all__ = [
     "COLUMN_TOL",

@@ -10,16 +10,16 @@ kernels are q_m = |v_m|^2 + b r_m^2. The Gram matrix of a block takes E_im = H_i
     K = X X' o (H beta H') - E beta H' - H beta E'
 
 What a block needs of its samples alone, bumps and that matrix, is made ahead by all threads. Then SDCA visits the
-samples of the block on it, and adds them to the sums. The steps equal those of an
-epoch that visits the samples one by one in the same order, for any number of threads. Bumps are kept, or made again
-wherever they are needed, which takes half as long again as the products.
+samples of the block on it, and adds them to the sums. The steps equal those of an epoch that visits the samples one by
+one in the same order, for any number of threads. All of it is compiled, so that the threads of several classes do not
+wait for each other. Bumps are kept, or made again wherever they are needed, which takes half as long again as the
+products.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -27,13 +27,11 @@ from mllkm_scale.base.arrays import Array
 from mllkm_scale.base.threads import Threads
 from mllkm_scale.kernels.locally_linear import GlobalKernels
 from mllkm_scale.solver.box import Box
-from mllkm_scale.solver.sdca import step
+from mllkm_scale.solver.visits import BLOCK_ROWS, block_grams, visit_blocks
 
-__all__ = ["AHEAD_ROWS", "BLOCK_ROWS", "PASS_ROWS", "LocalBlocks"]
+__all__ = ["AHEAD_ROWS", "PASS_ROWS", "LocalBlocks"]
 
 
-BLOCK_ROWS = 48
-"""Samples of a block: smaller ones cost calls, larger ones Grams."""
 AHEAD_ROWS = 8 * BLOCK_ROWS
 """Samples of a task that makes blocks ready."""
 PASS_ROWS = 1024
@@ -47,7 +45,7 @@ class _Prepared:
     at: Array
     H: Array
     Z: Array
-    grams: list[Array]
+    grams: Array
 
 
 class LocalBlocks:
@@ -94,14 +92,11 @@ class LocalBlocks:
         """Visit the samples in this order."""
         tasks = [order[start : start + AHEAD_ROWS] for start in range(0, len(order), AHEAD_ROWS)]
         for ready in self._threads.map(self._prepare, tasks):
-            for number, gram in enumerate(ready.grams):
-                block = slice(number * BLOCK_ROWS, (number + 1) * BLOCK_ROWS)
-                at, H, Z = ready.at[block], ready.H[block], ready.Z[block]
-                signs, before = self._signs[at], self.duals[at]
-                duals = before.copy()
-                _visit(gram, self._outputs(H, Z, self._table()), signs, self._upper[at], duals)
-                self.duals[at] = duals
-                self._add((duals - before) * signs, H, Z)
+            at = ready.at
+            duals = self.duals[at]
+            machine = self._weights, self._anchors, self._bias
+            visit_blocks(ready.H, ready.Z, ready.grams, *machine, self._signs[at], self._upper[at], duals, self._sums)
+            self.duals[at] = duals
 
     def margins(self) -> Array:
         """y f(x) of all samples, from recomputed sums, so rounding does not accumulate over the epochs."""
@@ -126,16 +121,7 @@ class LocalBlocks:
 
     def _prepare(self, at: Array) -> _Prepared:
         H, Z = self._bumps(at), self._Z[at]
-        E: Array = Z[:, :-1] @ self._anchors.T
-        E -= self._half
-        E *= H
-        grams = []
-        for start in range(0, len(at), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            A, x = H[block] * self._weights, Z[block, :-1]
-            cross = E[block] @ A.T
-            grams.append((x @ x.T) * (H[block] @ A.T) - cross - cross.T)
-        return _Prepared(at, H, Z, grams)
+        return _Prepared(at, H, Z, block_grams(H, Z[:, :-1].copy(), self._anchors, self._half, self._weights))
 
     def _table(self) -> Array:
         """What bumps are multiplied by for f: beta [v, b r - <c, v>]."""
@@ -147,12 +133,6 @@ class LocalBlocks:
     def _outputs(self, H: Array, Z: Array, table: Array) -> Array:
         """f of some samples."""
         return np.einsum("ij,ij->i", H @ table, Z).astype(np.float64)
-
-    def _add(self, mass: Array, H: Array, Z: Array) -> None:
-        """Add samples with signed duals `mass` to the sums."""
-        more = H.T @ (Z * mass.astype(H.dtype)[:, None])
-        more[:, :-1] -= more[:, -1:] * self._anchors
-        self._sums += more
 
     def _sum_up(self) -> None:
         """Recompute the sums of all samples."""
@@ -171,15 +151,3 @@ class LocalBlocks:
 
 def _slices(n: int) -> list[slice]:
     return [slice(start, min(start + PASS_ROWS, n)) for start in range(0, n, PASS_ROWS)]
-
-
-@numba.njit(cache=True, nogil=True)
-def _visit(gram: Array, outputs: Array, signs: Array, upper: Array, duals: Array) -> None:
-    """SDCA over the samples of a block; `outputs` belong to the block only."""
-    for i in range(len(duals)):
-        new, _ = step(outputs[i], signs[i], duals[i], gram[i, i], upper[i])
-        change = (new - duals[i]) * signs[i]
-        if change != 0.0:
-            duals[i] = new
-            for j in range(len(duals)):
-                outputs[j] += change * gram[i, j]
