@@ -123,7 +123,7 @@ class Selection:
         conform(found, Selected)
         tried, taken = tuple(Tried(**one) for one in found["tried"]), found["taken"]
         chosen = tried[taken]
-        if chosen not in [replace(chosen, **_setting(rival)) for rival in rivals]:
+        if chosen not in [replace(chosen, **{"gammas": None} | _setting(rival)) for rival in rivals]:
             raise ValueError(f"{chosen.name} is none of the settings that compete here")
         return cls(tried, taken, Calibration.from_dict(found.get("calibration")))
 

@@ -442,6 +442,17 @@ def test_a_selection_is_the_same_after_json(tmp_path):
     assert load_selection(tmp_path / "absent.json", rivals) is None
 
 
+@pytest.mark.parametrize("name", ["text", "narrow", "all"])
+def test_bumps_that_do_not_compete_are_refused(name):
+    rivals = contenders(resolve(anchors="learned:4", metric=2, **QUICK), 178)
+    own = Tried("learned:4", rivals[0].scaling, 2, rivals[0].ridge, rivals[0].C, 0.1, 0.1, None, rivals[0].finish, 178)
+    found = Selection((own,), 0)
+    assert Selection.from_dict(json.loads(json.dumps(found.as_dict())), rivals) == found
+    crafted = replace(found, tried=(replace(own, gammas=name),))
+    with pytest.raises(ValueError, match="none of the settings that compete here"):
+        Selection.from_dict(json.loads(json.dumps(crafted.as_dict())), rivals)
+
+
 def test_after_the_time_limit_only_the_first_setting_is_tried(wine, tmp_path, made_up):
     asked = made_up(lambda rival: 0.2)
     result = train(wine, run_dir=tmp_path / "run", time_limit=1e-9, **QUICK)
